@@ -1,6 +1,7 @@
 """Tests how figures decide claims, and what counts as chance."""
 
 import shutil
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from inventions import cells, invented
-from programs import lab
+from programs import SMALL, lab
 
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.results import Run
-from posthaste_lab.experiments.tables import Claim, Level
+from posthaste_lab.experiments.tables import FROM_FILE, Claim, Level
 from posthaste_lab.report.cells import Cell, cells_of
 from posthaste_lab.report.verdict import decide, decisions_of, overall
 from posthaste_lab.report.warnings import warnings
@@ -35,7 +37,8 @@ def test_a_claim_is_decided_by_the_whole_interval(
     decision = decide(claim, cells(*throughputs))
     assert decision.word == word
     assert decision.value == pytest.approx(sum(throughputs[1]) / sum(throughputs[0]), rel=0.03)
-    assert overall([decision]) == {"holds": "confirmed", "is refuted": "refuted", "is undecided": "undecided"}[word]
+    verdicts = {"holds": "its claims hold", "is refuted": "refuted", "is undecided": "undecided"}
+    assert overall([decision]) == verdicts[word]
 
 
 def test_a_decision_by_figures_of_the_generator_says_so() -> None:
@@ -49,6 +52,24 @@ def test_a_decision_by_figures_of_the_generator_says_so() -> None:
         decision = decide(claim, [Cell(1, {"n": 1}, tuple(trials))])
         assert decision.word == "holds"
         assert decision.why.rpartition(" per second")[2] == said
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 7])
+@pytest.mark.parametrize("combinations", [1, 3, 7])
+def test_a_figure_that_never_varies_keeps_the_limit_that_it_lies_on(repetitions: int, combinations: int) -> None:
+    """A setting, say: sums of tenths are off by a last digit, and so are powers of logarithms."""
+    set_to = [
+        Cell(n, {"n": n}, tuple(invented(n, r, think_time_s=0.1 * n) for r in range(1, repetitions + 1)))
+        for n in range(1, combinations + 1)
+    ]
+    mean = sum(0.1 * n for n in range(1, combinations + 1)) / combinations
+    whole = Claim(says="as set", figure="think_time_s", at_least=mean, at_most=mean)
+    assert decide(whole, set_to).word == "holds"
+    assert decide(whole.model_copy(update={"at_least": mean * (1 + 1e-9), "at_most": 1.0}), set_to).word == "is refuted"
+    where: dict[str, Level] = {"n": combinations}
+    than: dict[str, Level] = {"n": 1}
+    times = Claim(says="n times", figure="think_time_s", where=where, than=than, at_least=1, at_most=combinations)
+    assert decide(times, set_to).word == "holds"
 
 
 def test_an_interval_of_a_time_does_not_go_below_0() -> None:
@@ -166,6 +187,21 @@ def test_a_combination_without_trials_leaves_its_claim_open(run: Run) -> None:
     assert decision.why == "no trial tells of clients = 2, size = 100"
     once = two_sides({(n, mode): [n * rate] for n in (1, 2) for mode, rate in (("slow", 100.0), ("fast", 1000.0))})
     assert decide(TWICE, once).word == "is undecided"
+
+
+def test_what_a_quick_version_leaves_out_was_not_measured() -> None:
+    """Not even where all other claims hold: the hypothesis is of both."""
+    rest = '[[claims]]\nsays = "it answers"\nfigure = "throughput_per_s"\nat_least = 0.0001\n\n[quick]'
+    experiment = Experiment.model_validate(tomllib.loads(SMALL.replace("[quick]", rest)), context=FROM_FILE)
+    measured = cells([100.0, 101.0, 99.0])
+    quick = [Cell(1, {"clients": 2}, measured[0].results)]
+    decisions = decisions_of(Run(Path("nowhere"), experiment.quickly(), {"quick": True}, ()), quick)
+    assert [(decision.claim.says, decision.word) for decision in decisions] == [
+        ("it answers", "holds"),
+        ("more clients get more", "was not measured"),
+    ]
+    assert decisions[1].why == "the quick version leaves out its levels"
+    assert overall(decisions) == "not decided: a claim is about what was not measured"
 
 
 def test_a_claim_about_a_mean_is_decided_by_its_interval() -> None:

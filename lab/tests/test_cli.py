@@ -46,14 +46,15 @@ def test_a_plus_before_a_level_changes_nothing(tmp_path: Path) -> None:
     printed = run("factorial", str(runs))
     assert "factors cpu, disk;" in printed
     assert run("factorial", str(runs), "--factors", "cpu,disk") == printed
+    assert "each interval holds by itself" not in printed, "without repetitions there are none"
 
 
-def test_next_to_saturation_there_are_means_and_no_percentiles() -> None:
-    """Of M/G/1; the means had been kept back too."""
+def test_next_to_saturation_there_are_means_and_percentiles() -> None:
+    """Of M/G/1, too, whose percentiles are of a transform."""
     printed = run("models", "mg1", "arrival_rate=0.9999999", "mean_service_time=1", "scv=1")
     lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.strip()}
     assert lines["mean_response"] == ["1.000e+07", "s"]
-    assert lines["response_percentile(99)"] == ["-", "s"]
+    assert lines["response_percentile(99)"] == ["4.605e+07", "s"]
 
 
 def test_rows_without_a_cell_are_none(tmp_path: Path) -> None:
@@ -194,6 +195,7 @@ def test_effects_of_a_file() -> None:
     assert " yes " in lines["W"]
     assert " no " in lines["M:S"]
     assert "model: additive" in printed
+    assert "each interval holds by itself: of effects that do nothing, one in 20 differs from 0 all the same" in printed
 
 
 def test_levels_may_be_any_two_values_and_repetitions_rows(tmp_path: Path) -> None:
@@ -227,6 +229,36 @@ def test_tables_may_have_spaces_around_what_they_hold(tmp_path: Path) -> None:
     runs.write_text("a, b, y1, y2\n-1, -1, 1, 1\n 1, -1, 3, 3\n-1,  1, 5, 5\n 1,  1, 7, 7\n")
     lines = {line.split()[0]: line.split() for line in run("factorial", str(runs)).splitlines() if line.split()}
     assert (lines["a"][1], lines["b"][1]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("columns", "are_repetitions"),
+    [
+        ("y1,y2,y3", True),
+        ("y2,y0,y1", True),
+        ("of_2_ms_1,of_2_ms_2,of_2_ms_3", True),
+        ("p50_ms,p90_ms,p99_ms", False),
+        ("y2,y3,y4", False),
+        ("p50_ms1,p50_ms2,p99_ms1", False),
+    ],
+)
+def test_repetitions_count_up(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    columns: str,
+    *,
+    are_repetitions: bool,
+) -> None:
+    """Percentiles differ by a number alone, and have no error in common; whoever means it names them."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text(f"a,{columns}\n-1,1,2,4\n1,3,5,9\n", "utf-8")
+    said = f"response {columns.replace(',', ', ')};"
+    if are_repetitions:
+        assert said in run("factorial", str(runs))
+    else:
+        assert "holds several responses" in refused(capsys, monkeypatch, "factorial", str(runs))
+        assert said in run("factorial", str(runs), "--response", columns)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -13,14 +13,16 @@ from simulated import System, write_run
 
 from posthaste_lab.errors import BadFile
 from posthaste_lab.experiments.clocks import correction_s, start_unix_s, unrelated
-from posthaste_lab.experiments.cpu import cpu_seconds
+from posthaste_lab.experiments.cpu import Watch, cpu_seconds
+from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.figures import LoadFigures, read_stages
+from posthaste_lab.experiments.hosts import this_machine
 from posthaste_lab.experiments.instants import Instants
-from posthaste_lab.experiments.kinds import kinds
-from posthaste_lab.experiments.parts import Instance
+from posthaste_lab.experiments.kinds import POSTGRESQL, kinds
+from posthaste_lab.experiments.parts import Instance, Parts
 from posthaste_lab.experiments.remaining import middles_of
 from posthaste_lab.experiments.results import read_run
-from posthaste_lab.experiments.trial import _on_the_common_clock
+from posthaste_lab.experiments.trial import _effort, _on_the_common_clock, _write_events
 from posthaste_lab.fitting.observations import observations
 from posthaste_lab.report.records import response_times
 from posthaste_lab.report.soundness import checks_of
@@ -110,6 +112,40 @@ def test_what_a_second_load_measured_is_on_the_clock_of_the_first(tmp_path: Path
     assert _on_the_common_clock(replace(figures, measured=None), second).measured is None
     (kept / "record" / "run.json").unlink()
     assert _on_the_common_clock(figures, second) == figures
+
+
+def parts_of(trial: Path, *kept: tuple[str, str, str]) -> Parts:
+    """The parts of a trial: names, kinds and machines."""
+    parts = Parts(cast("Experiment", None), {}, trial, 0)
+    for name, kind, host in kept:
+        (trial / name).mkdir(exist_ok=True)
+        there = replace(this_machine(Path("posthaste")), name=host)
+        parts.instances.append(Instance(name, kinds()[kind], there, "", trial / name, {}, 0))
+    return parts
+
+
+def test_events_that_others_left_are_a_failure_of_the_trial_and_not_of_the_run(tmp_path: Path) -> None:
+    """A row that was cut off has no number where one is looked for."""
+    record(tmp_path, "load", HERE, BEGAN_S, 100.0, offsets_s={})
+    kept = record(tmp_path, "tier", HERE, BEGAN_S, 100.0)
+    (kept / "events.csv").write_text("start_s,duration_ms,source,kind\n1.0\n", "utf-8")
+    with pytest.raises(BadFile, match=r"tier/record/events\.csv"):
+        _write_events(parts_of(tmp_path, ("tier", "queue", "local")), (BEGAN_S, BEGAN_S + 1.0))
+
+
+def test_what_a_server_without_a_record_did_is_placed_by_a_record_from_its_machine(tmp_path: Path) -> None:
+    """The load's wall clock is 2 s behind that of the machine of tier and database, and of the laboratory."""
+    record(tmp_path, "load", THERE, BEGAN_S, 100.0, offsets_s={"10.0.0.7:1": 2.0})
+    record(tmp_path, "tier", HERE, BEGAN_S + 2.0, 9.0, "10.0.0.7:1")
+    parts = parts_of(tmp_path, ("load", "bench queue", "far"), ("tier", "queue", "local"), ("db", POSTGRESQL, "local"))
+    log = f"{BEGAN_S + 6.5:.3f} LOG:  checkpoint complete: wrote 3 buffers; total=0.5 s\n"
+    (tmp_path / "db" / "stderr.log").write_text(log, "utf-8")
+    measured = (BEGAN_S + 3.0, BEGAN_S + 5.0)
+    _write_events(parts, measured)
+    assert (tmp_path / "events.csv").read_text("utf-8").splitlines()[1:] == ["1.000000,500.000,db,checkpoint"]
+    samples = {"db": [(BEGAN_S + second, used_s) for second, used_s in ((5.0, 1.0), (6.0, 1.5), (7.0, 3.0))]}
+    found = _effort(parts, Watch(parts.instances, 1.0, samples), measured)
+    assert found.cores["db"] == pytest.approx(1.0), "2 s of CPU time in the 2 s that were measured"
 
 
 def test_a_server_of_its_own_on_each_machine_relates_nothing(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def test_true_is_another_level_than_1(tmp_path: Path) -> None:
     experiment = load(write(tmp_path, text))
     assert experiment.factors["clients"].levels == [1, True]
     assert experiment.quickly().claims == []
+    assert list(experiment.quickly().dropped) == experiment.claims
     assert [line for line in problems(tmp_path, "clients = 8 }", "clients = true }") if "is no level" in line]
 
 
@@ -295,6 +296,8 @@ def test_a_window_is_no_longer_than_what_is_measured(tmp_path: Path) -> None:
     longer = SMALL.replace('window = "50ms"', 'window = "400ms"')
     said = "run.window = 0.4 s: must be at most the 0.35 s that are measured, or no window of tier, load lies within"
     assert check_parts(load(write(tmp_path, longer)), here()) == [said]
+    unset = said.replace("0.4 s:", "1 s (as it is unless you set it):")
+    assert check_parts(load(write(tmp_path, SMALL.replace('window = "50ms"\n', ""))), here()) == [unset]
     as_long = load(write(tmp_path, SMALL.replace('window = "50ms"', 'window = "350ms"')))
     assert check_parts(as_long, here()) == []
     assert check_parts(load(ROOT / "experiments" / "database-alone.toml").quickly(), here()) == []
@@ -432,3 +435,4 @@ def test_the_experiments_that_come_along_are_sound(path: Path) -> None:
     assert figure_problems(experiment) == figure_problems(experiment.quickly()) == unused_rules(experiment) == []
     # Figures of trials decide each of them, but where it is about the model: then `validate` does.
     assert bool(experiment.claims) != ("posthaste-lab validate says" in experiment.hypothesis)
+    assert experiment.run.repetitions > 1, "one decides no claim, whatever is measured"

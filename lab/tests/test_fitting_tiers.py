@@ -216,6 +216,19 @@ def test_an_option_that_a_factor_sets_is_one_of_its_levels(sizes: FittedModel, t
     assert "100 to 300" in lab("predict", tmp_path, "--clients", "8", "--message-bytes", "400", code=2).stderr
 
 
+def test_an_answer_between_two_levels_says_so(sizes: FittedModel, tmp_path: Path) -> None:
+    """Its table looks as that of a level that was measured."""
+    write_model(sizes, tmp_path)
+    told = "size = 250 was not measured: every figure is interpolated linearly between 100 and 300"
+    for asked in (("--where", "size=250"), ("--message-bytes", "250")):
+        assert told in lab("predict", tmp_path, "--clients", "8", *asked).stdout
+        said = lab("predict", tmp_path, "--clients", "8", *asked, "--json")
+        assert told in said.stderr
+        assert json.loads(said.stdout)
+    for level in ("100", "300.0"):
+        assert "not measured" not in lab("predict", tmp_path, "--clients", "8", "--where", f"size={level}").stdout
+
+
 def test_an_option_that_contradicts_a_level_is_refused(sizes: FittedModel, tmp_path: Path) -> None:
     """Nobody knows which of the two was meant; twice the same is one."""
     write_model(sizes, tmp_path)
@@ -291,7 +304,8 @@ def test_curves_say_what_predict_says(sizes: FittedModel) -> None:
 def test_an_error_that_only_the_interval_excuses_has_not_met_the_target() -> None:
     """The table says which of the two it was."""
     run, model = cast("Run", None), cast("Model", None)  # neither is looked at
-    close, wide, far = Summary(0.04, 0.05, 0.05), Summary(0.07, 0.05, 0.09), Summary(0.10, 0.05, 0.09)
+    close, wide = Summary(0.04, 0.05, 0.05, taken=0.8), Summary(0.07, 0.05, 0.09, taken=0.8)
+    far = Summary(0.07, 0.05, 0.09, taken=1.1)
 
     def verdict(throughput: Summary, response: Summary) -> str:
         return Found(run, "", Validation(model, [], throughput, response)).verdict

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fitted import model_of
+from programs import lab
 from simulated import System, write_run
 
 from posthaste_lab.experiments.results import read_run
@@ -111,8 +112,37 @@ def test_a_system_in_turns_whose_lone_client_has_its_own_way_is_found_again(tmp_
     assert shares[28] == pytest.approx(0.744, abs=0.03)
 
 
+def test_a_lone_client_whose_way_is_a_figure_of_its_own_tells_nothing_of_the_other_figures() -> None:
+    """Trials less figures leave one degree of freedom where it is one of two numbers of clients, and not two."""
+    assert [SETTING.fitted(clients) for clients in ([1, 64], [2, 64], [1, 5, 28, 128], [2, 5, 28, 128])] == [3, 2, 4, 3]
+    assert replace(SETTING, middlewares=2).fitted([2, 64]) == 3
+    assert replace(SETTING, gather_s=0.0005).fitted([1, 64]) == 2
+
+
+def test_a_model_has_as_many_degrees_of_freedom_as_trials_less_figures(tmp_path: Path) -> None:
+    """The response time of a lone client, which its way meets exactly, is one of those."""
+    model = model_of(write_run(tmp_path / "run", OWN_WAY, [1, 4, 16], repetitions=2, requests=600))
+    alone, *_ = model.points
+    assert alone.model_response_time_s == pytest.approx(alone.response_time_s)
+    assert model.degrees_of_freedom == 6 - 3
+
+
+def test_a_model_that_meets_all_that_it_was_fitted_to_says_what_its_intervals_hold(tmp_path: Path) -> None:
+    """With a further number of clients they hold what it gets wrong as well."""
+    told = "numbers of clients, so intervals of predictions hold how much trials scatter"
+    run = write_run(tmp_path / "run", OWN_WAY, [1, 4, 12, 24, 48], repetitions=2, requests=600)
+    for chosen, is_told in (("1,4,12,48", True), ("1,4,12,24,48", False)):
+        said = lab("fit", run, "--calibrate", chosen).stdout
+        answered = lab("predict", run, "--clients", "8").stdout
+        in_json = lab("predict", run, "--clients", "8", "--json").stderr
+        lab("report", run)
+        page = (run / "report" / "index.html").read_text("utf-8")
+        for text in (said, answered, in_json, page):
+            assert (told in " ".join(text.split())) == is_told
+
+
 def test_too_few_numbers_of_clients_tell_nothing_of_turns(tmp_path: Path) -> None:
-    """Three would be met exactly by three figures."""
+    """Three would be met exactly by three figures; a fourth may be one client, whose way bounds those of the others."""
     run = write_run(tmp_path / "run", OWN_WAY, [2, 12, 64], repetitions=2, requests=1500)
     assert model_of(run).figures.turn_s == 0
     assert "turn_s" not in replace(SETTING, gather_s=0.0005).unknown(7), "beside a batch over PostgreSQL it is nothing"

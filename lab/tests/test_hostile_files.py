@@ -200,7 +200,7 @@ def broken_file(good: bytes, name: str) -> st.SearchStrategy[bytes]:
 @pytest.fixture(scope="module")
 def good_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with all that is read of one, and a model fitted to it."""
-    directory = write_run(tmp_path_factory.mktemp("good") / "run", System(), [1, 4], repetitions=1, requests=200)
+    directory = write_run(tmp_path_factory.mktemp("good") / "run", System(), [2, 4], repetitions=1, requests=200)
     told("fit", directory)
     for trial in directory.glob("trials/*"):
         rows = "start_s,duration_ms,source,kind\n0.0,1.5,tier,checkpoint\n"
@@ -227,7 +227,7 @@ def test_a_broken_run(good_run: Path, tmp_path: Path, data: st.DataObject) -> No
     command = data.draw(st.sampled_from(["fit", "predict", "validate", "requests"]))
     match command:
         case "predict":
-            told("predict", directory, "--clients", "1,4")
+            told("predict", directory, "--clients", "2,4")
         case "requests":
             told("requests", directory / "trials" / "001-r1" / "tier" / "record")
         case _:

@@ -18,10 +18,11 @@ from programs import SMALL, here, lab, left_running, program, run_through, write
 
 from posthaste_lab.experiments import BadExperiment, load
 from posthaste_lab.experiments.environment import busy_share, hashes, machine, marks
-from posthaste_lab.experiments.hosts import Local, load_hosts, run, this_machine
-from posthaste_lab.experiments.kinds import find_program
+from posthaste_lab.experiments.hosts import Local, Remote, load_hosts, run, this_machine
+from posthaste_lab.experiments.kinds import find_program, version_of
 from posthaste_lab.experiments.part_problems import check_parts
 from posthaste_lab.experiments.problems import RunFailed
+from posthaste_lab.experiments.process import Process
 from posthaste_lab.experiments.scratch import Scratch
 
 SPINNING = "while true; do :; done"
@@ -92,6 +93,25 @@ def test_a_part_on_another_machine_is_started_recorded_and_cleared_away(hosts: P
     assert list((hosts.parent / "scratch").iterdir()) == []
 
 
+def test_a_machine_that_is_cut_off_does_not_hold_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ssh understands its options, it gives up after a minute; and what arrives no further is not waited for."""
+    there = Remote("other", "127.0.0.1", program(), str(tmp_path), "nobody@127.0.0.1", ("-G",))
+    if shutil.which("ssh"):
+        held = dict(line.partition(" ")[::2] for line in run(there, ["true"]).splitlines())
+        assert int(held["serveraliveinterval"]) * int(held["serveralivecountmax"]) == 60
+    stuck = tmp_path / "ssh"
+    stuck.write_text('#!/bin/sh\ncase "$3" in tar*) exec sleep 300 ;; *) exec sh -c "$3" ;; esac\n')
+    stuck.chmod(0o755)
+    (tmp_path / "record").mkdir()
+    monkeypatch.setattr("posthaste_lab.experiments.hosts.SSH", (str(stuck),))
+    monkeypatch.setattr("posthaste_lab.experiments.hosts.FETCH_TIMEOUT_S", 0.3)
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=r"record on other was not fetched within 0\.3 s"):
+        replace(there, options=()).fetch(str(tmp_path / "record"), tmp_path / "fetched")
+    assert time.monotonic() - began < 100
+    assert not (tmp_path / "fetched").exists()
+
+
 def test_arguments_arrive_as_they_were_meant(hosts: Path) -> None:
     """Through two shells: spaces, quotes, dollars."""
     other = load_hosts(hosts, this_machine(program()))["other"]
@@ -128,6 +148,38 @@ def test_programs_are_looked_for_where_their_part_is(tmp_path: Path) -> None:
     experiment = load(write(tmp_path, text + '\n[placement]\nstore = { host = "other" }\n'))
     found = check_parts(experiment, here() | {"other": other})
     assert found == ["parts.store.port: memcached has no such option"]
+
+
+@dataclass(frozen=True)
+class Login(Local):
+    """Our machine as a login with variables of its own has it."""
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """With them."""
+        return ["env", "POSTHASTE_BATCH=1", "KEPT=2", *arguments]
+
+
+def test_settings_in_the_environment_reach_no_program_wherever_they_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this machine, or of a login on another one, where only a shell can remove them."""
+    monkeypatch.setenv("POSTHASTE_WORKERS", "3")
+    shown = Process("env", Login("other", "127.0.0.1", program(), "/"), ["env"], str(tmp_path), tmp_path)
+    assert shown.wait_done(60) == 0
+    shown.stop()
+    names = [line.partition("=")[0] for line in shown.out.read_text("utf-8").splitlines()]
+    assert "KEPT" in names
+    assert [name for name in names if name.startswith("POSTHASTE_")] == []
+
+
+def test_a_machine_that_gives_no_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of a traceback after a minute."""
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    (tmp_path / "memcached").write_text("#!/bin/sh\nexec sleep 5\n")
+    (tmp_path / "memcached").chmod(0o755)
+    monkeypatch.setattr("posthaste_lab.experiments.kinds.ANSWER_S", 0.2)
+    with pytest.raises(RunFailed, match=r"memcached on other gave no answer within 0\.2 s"):
+        version_of("memcached", elsewhere(f"{tmp_path}:/usr/bin:/bin"))
 
 
 def test_a_program_on_the_path_of_another_machine_is_known_by_what_it_is(tmp_path: Path) -> None:

@@ -101,6 +101,16 @@ def test_a_trial_left_out_is_in_no_figure(directory: Path) -> None:
     assert page.count("a backup ran") == 2
 
 
+def test_a_run_of_which_nothing_is_left_is_refused_and_not_called_unfinished(directory: Path) -> None:
+    """Nothing checked is nothing that holds."""
+    names = [result.name for result in read_run(directory).results]
+    (directory / "omit.toml").write_text("".join(TRIAL.replace("002-r1", name) for name in names), "utf-8")
+    assert "only trials that its omit.toml leaves out" in lab("check", directory, code=2).stderr
+    for ask in (("report", directory), ("report", directory, "--summary", "-")):
+        assert "no finished trial that its omit.toml does not leave out" in lab(*ask, code=2).stderr
+    (directory / "omit.toml").unlink()
+
+
 @pytest.mark.parametrize(
     ("omissions", "said"),
     [

@@ -1,12 +1,12 @@
 """Open queues: textbook figures, limits that two models share, and numbers that break naive formulas."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -309,11 +309,39 @@ def test_an_empty_system_has_figures_too() -> None:
         assert queue.wait_percentile(99) == 0
 
 
-def test_percentiles_of_a_queue_next_to_saturation_are_refused() -> None:
-    """There the inversion of the transform answers noise; the means are exact as ever."""
-    queue = queueing.mg1(1 - 1e-7, 1.0, 0.5)
-    assert queue.mean_wait == pytest.approx(0.75e7, rel=1e-6)
-    for ask in (queue.wait_percentile, queue.response_percentile):
-        with pytest.raises(BadArgument, match="too near to saturation"):
-            ask(99)
-    assert queueing.mg1(1 - 1e-5, 1.0, 1.0).response_percentile(50) == pytest.approx(0.693147e5, rel=1e-3)
+@given(st.floats(-9, -0.1), rates, st.floats(-5, -0.5))
+@example(-5, 0.0221412521891, -4)
+@example(-5, 30.77142015304954, -4)
+def test_percentiles_next_to_saturation_are_those_of_exponential_service(room: float, rate: float, tail: float) -> None:
+    """Far ones too: once the inversion of the transform answered 10^10 s there for 10^7 s."""
+    service = (1 - 10**room) / rate
+    general, exponential = queueing.mg1(rate, service, 1), queueing.mm1(rate, 1 / service)
+    q = 1 - 10**tail
+    # 1 - rho itself has few digits there
+    assert general.wait_percentile(q) == pytest.approx(exponential.wait_percentile(q), rel=1e-5, abs=1e-4 * service)
+    assert general.response_percentile(q) == pytest.approx(exponential.response_percentile(q), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("load", "scv"), [*product([0.3, 0.99, 0.99999, 1 - 1e-9], [0.1, 3, 1e5, 1e9]), (0.99999, 1e-9)]
+)
+def test_tails_of_mg1_are_those_of_its_transform_with_many_digits(load: float, scv: float) -> None:
+    """Next to saturation and with rare long services, where the transform subtracts almost equal figures."""
+    law = queueing.mg1(load, 1, scv).distributions
+    rho, spread = mpmath.mpf(load), mpmath.mpf(scv)
+
+    def service(s: mpmath.mpc) -> mpmath.mpc:
+        return (1 + s * spread) ** (-1 / spread)
+
+    def wait(s: mpmath.mpc) -> mpmath.mpc:
+        return (1 - rho) * s / (s - rho + rho * service(s))
+
+    with mpmath.workdps(60):
+        for tail in (0.3, 1e-3, 1e-5):
+            t = math.log(1 / tail) * (1 + scv) / 2 / (1 - load)
+            waits, responses = (
+                float(mpmath.invertlaplace(beyond, t, method="talbot", degree=80))
+                for beyond in (lambda s: (1 - wait(s)) / s, lambda s: (1 - wait(s) * service(s)) / s)
+            )
+            assert law.wait_tail(t) == pytest.approx(waits, rel=1e-5, abs=1e-9)
+            assert law.response_tail(t) == pytest.approx(responses, rel=1e-5, abs=1e-9)

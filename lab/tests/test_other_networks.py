@@ -193,6 +193,19 @@ def test_laws_hold_for_machines(machines: int, crew: int, failure: float, repair
     assert closed.queue_length["crew"][-1] == pytest.approx(model.mean_jobs)
 
 
+@pytest.mark.parametrize("machines", [1000, 8_786, 1_000_000])
+@pytest.mark.parametrize("failure", [1e3, 1e5, 1e10])
+def test_machines_that_are_hardly_ever_up_are_so_for_a_positive_time(machines: int, failure: float) -> None:
+    """All repairers are busy then, so that as many break as they mend: a share of 10^-16, not one below 0."""
+    model = queueing.machine_repair(machines, 3, failure, 2.0)
+    assert model.mean_up == pytest.approx(6 / failure, rel=1e-12)
+    assert model.availability == pytest.approx(6 / failure / machines, rel=1e-12)
+    assert model.throughput == pytest.approx(6, rel=1e-12)
+    assert model.mean_jobs <= machines
+    assert model.p_wait <= 1
+    assert sum(model.probabilities) == pytest.approx(1, rel=1e-12)
+
+
 def test_one_machine_is_up_and_down() -> None:
     """Availability is up time over both."""
     model = queueing.machine_repair(1, 1, 0.1, 0.4)

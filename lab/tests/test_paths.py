@@ -25,7 +25,7 @@ def test_a_run_may_lie_in_a_directory_of_any_name(run: Run, tmp_path: Path) -> N
 def test_a_model_is_fitted_in_a_directory_of_any_name(tmp_path: Path) -> None:
     """Single requests, from which it is fitted and which can be summed up, are found there."""
     directory = tmp_path / ANY
-    write_run(directory, System(batch=0.001, request=0.00004, path=0.003), [1, 8], repetitions=1, requests=1000)
+    write_run(directory, System(batch=0.001, request=0.00004, path=0.003), [2, 8], repetitions=1, requests=1000)
     lab("fit", directory)
     lab("predict", directory, "--clients", "4")
     record = next(directory.rglob("requests.parquet"))

@@ -140,6 +140,7 @@ def test_a_design_of_two_levels_is_analyzed_as_such(run: Run) -> None:
         assert float(found[rest]["variation"]) == pytest.approx(effects.variation[rest])
     section = design_section(run, cells_of(run))
     assert section is not None
+    assert "Each interval holds by itself" in section.items[0].caption
     assert "Each repetition was run as a block" in section.items[0].caption
 
 
@@ -329,11 +330,17 @@ def test_the_laws_are_asked_of_every_trial(run: Run) -> None:
     assert "interactive response time law" in [v.law for v in verdicts(slip) if not v.holds]
     open_loop = replace(slip, figures=slip.figures | {"open_loop": True})
     assert "interactive response time law" not in [v.law for v in verdicts(open_loop)]
+    tolerances = {row["law"]: float(row["tolerance"]) for row in table(run, "laws")}
+    assert tolerances["interactive response time law"] == 0.05
+    assert tolerances["sum of the stages"] == 0.01
+    page = (run.directory / "report" / "index.html").read_text("utf-8")
+    assert "checks hold, within 1.00 % to 5.00 %, by the law, and what" in page
 
 
 def test_what_a_reader_must_know_is_said_first(run: Run) -> None:
     """Failed and missing trials, invalid generators, errors, broken laws, one repetition."""
-    first, *others = run.finished
+    # On a busy machine other generators may have been late too.
+    first, *others = (replace(each, figures=each.figures | {"generator_valid": True}) for each in run.finished)
     broken = first.figures | {"response_all_mean_s": 1.0, "errors": 3, "generator_valid": False, "violations": 2}
     broken["invalid_because"] = "it was late"
     failed = replace(others[0], finished=False, reason="it fell over")
@@ -472,22 +479,6 @@ def test_a_trial_that_never_settled_is_not_called_steady(run: Run) -> None:
     both = warm_up_verdict([(one, drifting), (two, level)], 60.0)
     assert "each of 1 trial was steady by then" in both
     assert f"1 of the 2 trials with windows enough to tell did not settle within the first half ({one.name})" in both
-
-
-@pytest.mark.parametrize("windows", [100, 150, 300])
-def test_windows_that_vary_by_chance_alone_are_rarely_accused(run: Run, windows: int) -> None:
-    """Of steady trials one in twenty, of not settling or of being late."""
-    found = trace(run.finished[0], 0.1, 0.05)
-    assert found is not None
-    head_s, rng, trials = 0.12 * windows, np.random.default_rng(7), 400
-    middle = np.arange(windows, dtype=np.float64) + (0.5 - head_s)
-    steady = replace(found, middle_s=middle, measured_s=windows - head_s, length_s=np.ones(windows))
-    told = [warm_up_s(replace(steady, throughput_per_s=rng.normal(1000, 20, windows)), head_s) for _ in range(trials)]
-    assert None not in told
-    late = [each for each in told if each is not None and head_s + 0.5 < each < np.inf]
-    never = [each for each in told if each == np.inf]
-    assert len(late) <= 0.05 * trials
-    assert len(never) <= 0.05 * trials
 
 
 def test_of_a_few_windows_the_report_does_not_judge(run: Run) -> None:

@@ -21,6 +21,7 @@ from posthaste_lab.report.sections.maxima import maxima_section
 from posthaste_lab.report.sections.overview import overview_section
 from posthaste_lab.report.sections.parts import ChartItem, TableItem
 from posthaste_lab.report.sections.where import where_section
+from posthaste_lab.report.warnings import warnings
 
 
 def test_the_law_takes_the_think_time_as_it_was_kept() -> None:
@@ -94,6 +95,23 @@ def test_stages_are_drawn_of_all_combinations_or_it_is_said(run: Run, number: in
     two = where_section(run, many[:2])
     assert two is not None
     assert "drawn" not in two.items[1].caption
+
+
+def test_stages_of_other_requests_than_the_clients_are_not_called_theirs(run: Run) -> None:
+    """A stall before the measured time is in a window of the tier that counts whole: shares are of their own sum."""
+    stages = {"parse_mean_s": 1e-6, "waiting_mean_s": 4.4e-3, "dispatch_mean_s": 0.0, "service_mean_s": 9.9e-5}
+    inside = stages | {"reply_mean_s": 0.0, "tier_response_mean_s": 4.5e-3, "throughput_per_s": 428.0}
+    stalled, sound = (invented(1, r, **inside, response_mean_s=seen) for r, seen in ((1, 1.2e-3), (2, 9e-3)))
+    for result, said, noted in (
+        (stalled, "A request's mean time in the tier, 4.500 ms, is waiting for a worker 97.8 %, ", 1),
+        (sound, "A request's mean time of 9.000 ms is outside the tier 50.0 %, waiting for a worker 48.9 %, ", 0),
+    ):
+        section = where_section(run, [Cell(1, {"n": 1}, (result,))])
+        assert section is not None
+        assert section.paragraphs[0].startswith(said)
+        assert sum("(n = 1: 4.500 ms and 1.200 ms)" in each for each in section.paragraphs[1:]) == noted
+        told = warnings(replace(run, results=(result,)))
+        assert sum("In 1 trial (001-r1) requests took longer in the tier" in each for each in told) == noted
 
 
 def test_kinds_of_requests_are_drawn_over_the_load_on_one_scale() -> None:
@@ -181,18 +199,24 @@ def test_a_single_trial_has_no_interval(run: Run) -> None:
         assert ("Each point is a single trial" in item.caption) != bool(bars)
 
 
-def test_an_open_loop_has_no_line_of_a_closed_system() -> None:
-    """Its rate is set, so it would lie anywhere, and say that somebody waited for another who did not."""
-
-    def labels(*, open_loop: bool) -> list[str]:
-        line = [
-            Cell(n, {"n": n}, (invented(n, 1, throughput_per_s=100.0 * n, response_mean_s=0.01, population=n, **kind),))
-            for n, kind in ((1, {}), (2, {"open_loop": open_loop}))
-        ]
-        return [str(drawn.get_label()) for drawn in load_chart({"": line}, "n", "n").axes[0].lines]
-
-    assert "if nobody waited for another" in labels(open_loop=False)
-    assert "if nobody waited for another" not in labels(open_loop=True)
+@pytest.mark.parametrize(
+    ("populations", "is_open", "drawn"),
+    [((1, 2, 4), False, True), ((1, 2, 4), True, False), ((8, 16, 32), False, False), ((1, 1, 1), False, False)],
+    ids=["from one client on", "open loop", "from eight on", "over workers"],
+)
+def test_a_line_without_waiting_needs_a_client_that_was_alone(
+    populations: tuple[int, ...], *, is_open: bool, drawn: bool
+) -> None:
+    """Eight clients may wait for each other already; the rate of an open loop is set, and waits for nobody."""
+    line = []
+    for n, clients in enumerate(populations, start=1):
+        rate = 100.0 * n
+        trial = invented(
+            n, 1, throughput_per_s=rate, response_mean_s=clients / rate, population=clients, open_loop=is_open
+        )
+        line.append(Cell(n, {"n": n}, (trial,)))
+    labels = [str(drawn.get_label()) for drawn in load_chart({"": line}, "n", "n").axes[0].lines]
+    assert ("if nobody waited for another" in labels) == drawn
 
 
 def test_the_curve_by_the_law_is_a_mean_over_trials() -> None:

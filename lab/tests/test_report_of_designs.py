@@ -43,6 +43,15 @@ def test_effects_on_logarithms_say_what_they_do_to_the_response(run: Run) -> Non
     assert all(len(row) == len(shown.columns) for row in shown.rows)
 
 
+def test_what_is_to_be_known_of_effects_stands_in_sentences(run: Run) -> None:
+    """A page of Markdown joins them to one paragraph."""
+    once = replace(run, results=tuple(result for result in run.results if result.repetition == 1))
+    section = design_section(once, cells_of(once))
+    assert section is not None
+    assert any(said.startswith("No error term: ") for said in section.paragraphs)
+    assert all(said[0].isupper() and said.endswith(".") for said in section.paragraphs)
+
+
 def test_a_design_is_analyzed_by_each_figure_asked_for(run: Run) -> None:
     """With a table of its own, on the scale asked for; of a figure that was not measured it says so."""
     rules = {

@@ -6,6 +6,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from programs import lab
@@ -15,8 +16,9 @@ from posthaste_lab import fitting
 from posthaste_lab.cli.fit import _bounds
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.fitting import read_model, validate
-from posthaste_lab.fitting.model import Bounds
+from posthaste_lab.fitting.model import IntervalValue
 from posthaste_lab.fitting.observations import observations
+from posthaste_lab.fitting.words import FIGURES
 from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.requests import read_requests
 from posthaste_lab.report.sections.model import model_section
@@ -64,6 +66,38 @@ def test_model_and_measurement_stand_side_by_side_with_their_errors(run: Path) -
     assert (run / "report" / "figures" / "model.svg").exists()
 
 
+def test_the_curve_is_dashed_where_nothing_was_measured(run: Path) -> None:
+    """It goes to twice the most clients, and would look there as sure as among the points."""
+    section = model_section(read_run(run), [])
+    assert section is not None
+    item = section.items[0]
+    assert isinstance(item, ChartItem)
+    assert "dashed beyond the most clients that it was fitted to" in item.caption
+    for axis in item.draw().axes:
+        curve, beyond = (line for line in axis.get_lines() if line.get_linewidth() == 1.3)
+        assert curve.get_linestyle() == "-"
+        assert beyond.get_linestyle() == "--"
+        ends = [np.asarray(line.get_xdata())[[0, -1]].tolist() for line in (curve, beyond)]
+        assert ends == [[1, 48], [48, 50]]
+
+
+def test_what_was_predicted_is_drawn_and_not_what_a_model_of_all_points_says(run: Path) -> None:
+    """The line passes by the hollow points as it was fitted to them; the diamonds beside these were not."""
+    section = model_section(read_run(run), [])
+    assert section is not None
+    item = section.items[0]
+    assert isinstance(item, ChartItem)
+    held_out = [line for line in validate(observations(read_run(run))).lines if not line.calibrated]
+    answers = [[line.predicted.throughput_per_s.value for line in held_out]]
+    answers.append([line.predicted.response_time_s.value * 1e3 for line in held_out])
+    for axis, expected in zip(item.draw().axes, answers, strict=True):
+        (marks,) = (line for line in axis.get_lines() if line.get_marker() == "D")
+        assert np.asarray(marks.get_xdata()).tolist() == [line.clients for line in held_out]
+        assert np.asarray(marks.get_ydata()) == pytest.approx(expected)
+    curve = {point.clients: point.throughput_per_s.value for point in read_model(run).models[0].curves[0].points}
+    assert [curve[line.clients] for line in held_out] != pytest.approx(answers[0], rel=1e-6)
+
+
 def test_an_open_model_with_more_requests_than_clients_is_marked(run: Path) -> None:
     """Next to its capacity M/M/1 answers what no closed system can have: X R beyond N."""
     model = read_model(run).models[0]
@@ -93,7 +127,20 @@ def test_what_a_change_would_bring_is_the_models_own_figure(run: Path) -> None:
     rows = table(run, "model-gains")
     assert [row["stage"] for row in rows] == [effect.stage for effect in effects]
     assert float(rows[0]["gain_share"]) == effects[0].gain_share
-    assert {row["figure"] for row in table(run, "model-figures")} >= {"batch_s", "path_s"}
+    assert {row["figure"] for row in table(run, "model-figures")} == set(FIGURES["batches"])
+
+
+def test_a_report_shows_the_figures_that_a_model_of_its_kind_has(run: Path, tmp_path: Path) -> None:
+    """Of workers only mean times are known, whose spread is none of the times that the model takes for exponential."""
+    out = Path(shutil.copytree(run, tmp_path / "run"))
+    held = json.loads((out / "model.json").read_text("utf-8"))
+    held["models"][0]["kind"] = "workers"
+    (out / "model.json").write_text(json.dumps(held), "utf-8")
+    section = model_section(read_run(out), [])
+    assert section is not None
+    (figures,) = (item for item in section.items if item.name == "model-figures")
+    assert isinstance(figures, TableItem)
+    assert [row["figure"] for row in figures.raw] == list(FIGURES["workers"])
 
 
 def test_single_requests_are_shown_of_the_trial_with_most_throughput(run: Path) -> None:
@@ -132,20 +179,20 @@ def test_a_kind_of_which_too_little_is_known_has_no_curve(run: Path, tmp_path: P
 
 def test_without_a_model_the_report_has_no_such_section(tmp_path: Path) -> None:
     """Nor with too few numbers of clients a validation."""
-    out = write_run(tmp_path / "run", System(), [1, 8], repetitions=1, requests=400)
+    out = write_run(tmp_path / "run", System(), [2, 8], repetitions=1, requests=400)
     lab("report", out)
     assert "A model of it" not in (out / "report" / "index.html").read_text("utf-8")
     lab("fit", out)
     lab("report", out)
     page = (out / "report" / "index.html").read_text("utf-8")
     assert "A model of it" in page
-    assert "Fitted to 1," not in page
+    assert "Fitted to 2," not in page
 
 
 def test_of_many_models_a_few_are_told_and_it_is_said_so(tmp_path: Path) -> None:
     """The tables have them all."""
     systems = {size: System(batch=0.001 * size, visits=0.99) for size in range(1, 6)}
-    out = write_run(tmp_path / "run", systems, [1, 4, 12], repetitions=2, requests=300)
+    out = write_run(tmp_path / "run", systems, [2, 4, 12], repetitions=2, requests=300)
     lab("fit", out)
     section = model_section(read_run(out), [])
     assert section is not None
@@ -184,16 +231,16 @@ def test_a_model_of_a_part_is_not_passed_off_as_one_of_all(run: Path, tmp_path: 
     assert whole in told(less)[1]
     (less / "omit.toml").unlink()
     assert "model.json was fitted to 14 trials of" in told(less)[0], "as of a run that went on"
-    lab("fit", less, "--calibrate", "1,24")
+    lab("fit", less, "--calibrate", "4,24")
     said, caption = told(less)
     assert (
-        "model.json was fitted to 6 trials of 1, 24 clients, as was chosen; it does not know 9 trials of 4, 12, 48 "
+        "model.json was fitted to 6 trials of 4, 24 clients, as was chosen; it does not know 9 trials of 1, 12, 48 "
         "clients."
     ) in said
     assert "fit again" not in said
-    assert "is to be expected, from 6 trials of 1, 24 clients." in caption
-    (less / "omit.toml").write_text(omitted.replace("002-r1", "001-r1"), "utf-8")
-    assert "model.json was fitted to 6 trials of 1, 24 clients, and what was measured" in told(less)[0], (
+    assert "is to be expected, from 6 trials of 4, 24 clients." in caption
+    (less / "omit.toml").write_text(omitted, "utf-8")
+    assert "model.json was fitted to 6 trials of 4, 24 clients, and what was measured" in told(less)[0], (
         "one is left out"
     )
 
@@ -225,7 +272,7 @@ def test_a_report_with_a_model_of_what_cannot_be_fitted_any_more_is_written(run:
 def test_combinations_that_were_measured_later_are_missing_and_it_is_said_so(tmp_path: Path) -> None:
     """And one of which all is left out by now has no validation."""
     systems = {1: System(), 2: System(batch=0.002)}
-    out = write_run(tmp_path / "run", systems, [1, 8], repetitions=2, requests=300)
+    out = write_run(tmp_path / "run", systems, [2, 8], repetitions=2, requests=300)
     for later in out.glob("trials/00[34]-*"):
         later.rename(out / later.name)
     lab("fit", out)
@@ -286,7 +333,7 @@ def test_a_figure_at_its_limit_is_called_that(run: Path, tmp_path: Path) -> None
     (figures,) = (item for item in section.items if item.name == "model-figures")
     assert isinstance(figures, TableItem)
     assert {row[0]: row[-1] for row in figures.rows}["handling_s"] == "at its limit, 0"
-    assert _bounds(Bounds(low=0.0, high=8.231e-20)) == "at its limit, 0"
+    assert _bounds(IntervalValue(low=0.0, high=8.231e-20)) == "at its limit, 0"
 
 
 def test_a_summary_can_be_printed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

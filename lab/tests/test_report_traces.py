@@ -4,9 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from inventions import invented
 from matplotlib.lines import Line2D
 from programs import lab
+from scipy.signal import lfilter
 from simulated import System, write_run
 
 from posthaste_lab.checks import FloatArray
@@ -15,7 +17,7 @@ from posthaste_lab.report.cells import cells_of
 from posthaste_lab.report.charts import traces_chart
 from posthaste_lab.report.charts.traces import EVENT_MARKS, look_of
 from posthaste_lab.report.records import Happening, Trace
-from posthaste_lab.report.sections.over_time import steady_verdict, time_section
+from posthaste_lab.report.sections.over_time import steady_verdict, time_section, warm_up_s
 from posthaste_lab.report.sections.parts import TableItem
 from posthaste_lab.report.steady import steadiness
 
@@ -92,3 +94,18 @@ def test_the_section_has_a_row_for_each_trial_that_was_judged(tmp_path: Path) ->
     lines = [line for axis in chart.draw().axes for line in axis.get_lines()]
     assert sum(line.get_linestyle() == "--" for line in lines) == 2
     assert "0 fail" not in lab("check", out, code=1).stdout
+
+
+@pytest.mark.parametrize("lag1", [0.0, 0.5])
+@pytest.mark.parametrize(("windows", "accused"), [(100, 0.07), (150, 0.03), (300, 0.01)])
+def test_windows_that_vary_by_chance_alone_are_rarely_accused(windows: int, accused: float, lag1: float) -> None:
+    """Of steady trials of 100 windows one in twenty, of not settling or of being late; of longer ones fewer."""
+    head_s, rng, trials = 0.12 * windows, np.random.default_rng(7), 400
+    middle = np.arange(windows, dtype=np.float64) + (0.5 - head_s)
+    steady = replace(
+        trace_of(np.ones(windows)), middle_s=middle, measured_s=windows - head_s, length_s=np.ones(windows)
+    )
+    noise = [lfilter([1.0], [1.0, -lag1], rng.normal(0, 20, windows + 50))[50:] for _ in range(trials)]
+    told = [warm_up_s(replace(steady, throughput_per_s=1000 + each), head_s) for each in noise]
+    assert None not in told
+    assert sum(each is not None and each > head_s + 0.5 for each in told) <= accused * trials

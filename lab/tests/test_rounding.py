@@ -27,6 +27,14 @@ def test_an_effect_that_is_rounding_is_not_significant() -> None:
     assert not nothing.significant["A"]
 
 
+def test_no_model_is_advised_by_rounding() -> None:
+    """Equal responses have no variation beyond main effects, and errors that are none do not grow."""
+    assert analyzed([0.1] * 4, repetitions=3).advice == "additive: nothing varies, so nothing tells one from the other"
+    blocks = factorial.analyze(SIGNS, [[0.1, 0.2, 0.3]] * 4, blocked=True).advice
+    assert blocks.startswith("additive: nothing varies within a repetition")
+    assert "logarithms explain about as much" in analyzed([0.1, 0.7, 0.1, 0.7], repetitions=3).advice
+
+
 def test_a_contrast_of_equal_effects_is_not_significant() -> None:
     """A and B do the same, to the last digit but one."""
     found = analyzed([1.1, 1.2, 1.2, 1.7], repetitions=3)
@@ -70,7 +78,20 @@ def test_a_series_that_never_changes_remembers_nothing() -> None:
     assert flat.effective_n == 60
 
 
+def test_equal_figures_have_themselves_as_mean_and_no_spread() -> None:
+    """The sum of three tenths is more than 0.3, which is no spread and no step over a limit."""
+    for figure in (0.1, -0.1, 0.7, 1e-3):
+        found = stats.mean_interval([figure] * 3)
+        assert (found.mean, found.low, found.high, found.stdev) == (figure, figure, figure, 0)
+        merged = stats.merge_runs([figure] * 3, [0] * 3, [7, 3, 5])
+        assert (merged.mean, merged.stdev, merged.between_stdev, merged.within_stdev) == (figure, 0, 0, 0)
+    last_digit = stats.mean_interval([0.3, 0.1 + 0.2])
+    assert (last_digit.stdev, last_digit.half_width) == (0, 0)
+
+
 def test_a_small_difference_that_was_measured_stays() -> None:
     """A millionth of the figures, as clocks and counters tell it."""
     assert stats.compare_means([1.000001, 1.0000011], [1.0, 1.0000001]).p_value < 0.05
     assert analyzed([1.0, 1.000001, 1.0, 1.000001]).significant["A"]
+    assert stats.mean_interval([1.0, 1.000001]).half_width > 0
+    assert stats.merge_runs([1.0, 1.000001], [0, 0], [3, 3]).between_stdev > 0

@@ -16,6 +16,7 @@ from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 from posthaste_lab import stats
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.report.sections.over_time import _independent
 
 figures = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 RUNS = [101.2, 98.7, 103.4]
@@ -211,7 +212,7 @@ def test_batches_repair_the_interval_of_a_correlated_series() -> None:
     assert covered >= 0.9 * 200
     assert naive < 0.6 * 200
     assert batched.effective_n == pytest.approx(8000 / 19, rel=0.4)
-    assert batched.settled
+    assert not batched.correlated
 
 
 def test_independent_samples_need_no_batches() -> None:
@@ -222,10 +223,22 @@ def test_independent_samples_need_no_batches() -> None:
 
 def test_a_run_too_short_for_its_memory_says_so() -> None:
     """A trend is never forgotten."""
-    assert not stats.batch_means(np.arange(400.0)).settled
+    steep = stats.batch_means(np.arange(400.0))
+    assert (steep.settled, steep.correlated) == (False, True)
     assert stats.batch_means(np.arange(100.0), batches=10).batch_size == 10
     with pytest.raises(BadArgument, match="batches"):
         stats.batch_means([1, 2, 3, 4], batches=5)
+
+
+def test_a_correlation_that_may_be_chance_is_no_sign_of_independence() -> None:
+    """Of 20 windows one of 0.37 may be; if it is none, the interval is 1.5 times too narrow."""
+    found: dict[str, stats.BatchMeans] = {}
+    for seed in range(400):
+        means = stats.batch_means(ar1(0.4, 20, seed))
+        found.setdefault(_independent(means), means)
+    assert found.keys() == {"yes", "not known: too few windows", "no: the trial is too short"}
+    assert found["yes"].lag1 <= 0.1 < found["not known: too few windows"].lag1 < 1.645 / 20**0.5
+    assert found["no: the trial is too short"].lag1 > 1.645 / 20**0.5
 
 
 def test_mser_finds_the_warm_up() -> None:

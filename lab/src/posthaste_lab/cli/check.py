@@ -8,6 +8,7 @@ import typer
 
 from posthaste_lab.cli.show import console, table
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.omissions import FILE as OMISSIONS
 from posthaste_lab.experiments.results import read_run
 from posthaste_lab.experiments.spans import counted
 
@@ -18,8 +19,8 @@ def check(
 ) -> None:
     """Check every trial of a run: operational laws, load generator, sample sizes, whether it was steady.
 
-    Exit code 1 when a check fails. What cannot be told, such as whether a trial of few windows was steady, is said, and
-    fails nothing.
+    Exit code 1 when a check fails, 2 when there is nothing to check. What cannot be told, such as whether a trial of
+    few windows was steady, is said, and fails nothing.
 
     Example: posthaste-lab check results/clients
     """
@@ -29,6 +30,9 @@ def check(
     if not run.results:
         raise BadArgument("DIR", str(directory), "holds no trial that is over, so there is nothing to check")
     found = checks_of(run)
+    if not found:
+        why = f"holds only trials that its {OMISSIONS} leaves out, so there is nothing to check"
+        raise BadArgument("DIR", str(directory), why)
     out = console()
     if shown := [each for each in found if every or each.word != "holds"]:
         rows = [(each.about or "the run", each.name, each.word, each.why) for each in shown]

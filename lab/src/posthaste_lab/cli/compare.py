@@ -2,18 +2,20 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
-from rich.console import Console
 
-from posthaste_lab.cli.fit import tell_left_out, tell_lost
+from posthaste_lab.cli.doubts import tell_doubts, tell_lost
 from posthaste_lab.cli.show import console, number, signed, table
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.experiments.environment import other_machines
+from posthaste_lab.experiments.figures import Row
 from posthaste_lab.experiments.results import Run, read_run, spoken_levels
-from posthaste_lab.stats import Comparison, compare_means
+from posthaste_lab.stats import compare_means
 
 FIGURES = "throughput_per_s,response_mean_s,response_p99_s"
+LOGARITHM_MAX = 700.0  # of numbers that a float can hold
 
 
 def compare(
@@ -25,33 +27,48 @@ def compare(
     """Compare two runs combination by combination: each figure's change, its interval, and its size.
 
     Trials of the two runs are independent samples (Welch); those that fit would leave out are not among them. The
-    change is NEW less BASE, as a share of BASE. The effect size is Hedges' g: the change in standard deviations between
-    trials. The interval of the bootstrap needs 8 trials.
+    change is that of the geometric mean from BASE to NEW, with the interval of the ratio: it is told on logarithms, and
+    so are the p value and the effect size, Hedges' g: the change in standard deviations between trials. Of a figure
+    that is not above 0 in every trial it is the difference, in the unit of the figure. The interval of the bootstrap
+    needs 8 trials.
 
     Example: posthaste-lab compare results/before results/after
     """
+    from posthaste_lab.report.cells import TOO_FEW, is_luck  # with matplotlib, which is slow to load
+
     runs = _read("BASE", base), _read("NEW", new)
     names = [name.strip() for name in figure.split(",")]
     before, after = (_values(run, names) for run in runs)
     shared = [key for key in before if key in after]
     if not shared:
         raise BadArgument("NEW", str(new), f"shares no combination of levels with {base} that has {', '.join(names)}")
-    rows = []
+    rows, intervals = [], 0
     for levels, name in shared:
         old, others = before[levels, name], after[levels, name]
-        few = min(len(old), len(others)) < 2
-        found = None if few else compare_means(others, old, confidence)
-        rows.append((levels, name, number(_mean(old)), number(_mean(others)), *_told(old, others, found)))
+        means = number(_mean(old.values)), number(_mean(others.values))
+        if is_luck(name, [*old.trials, *others.trials]):
+            told = Told("-", TOO_FEW)
+        else:
+            told = _told(old.values, others.values, confidence)
+        intervals += told.p_value != "-"
+        rows.append((levels, name, *means, *told))
     ends = f"{confidence:.0%} interval"
     head = ("levels", "figure", "base", "new", "change", ends, "p", "effect size", "bootstrap")
     out = console()
     out.print(table("", head, rows))
+    if intervals > 1:
+        out.print(
+            f"each of these {intervals} intervals holds by itself: where nothing has changed, one in "
+            f"{1 / (1 - confidence):.3g} of them excludes 0 all the same"
+        )
     if missing := {levels for levels, _ in before.keys() ^ after.keys()} - {levels for levels, _ in shared}:
         out.print(f"in one of the runs only: {'; '.join(sorted(missing))}")
-    if runs[0].plan["environment"]["hosts"] != runs[1].plan["environment"]["hosts"]:
-        out.print("note: the runs are of different machines, and what differs may be theirs")
+    if runs[0].plan["experiment_sha256"] != runs[1].plan["experiment_sha256"]:
+        out.print("note: the experiment files of the two runs are not the same, and what differs may be theirs")
+    if differ := other_machines(*(run.plan["environment"] for run in runs)):
+        out.print(f"note: the runs are of different machines, and what differs may be theirs: {'; '.join(differ)}")
     for run in runs:
-        _tell_doubts(out, run)
+        tell_doubts(out, run, f"{run.directory}: ")
 
 
 def _read(argument: str, directory: Path) -> Run:
@@ -63,23 +80,23 @@ def _read(argument: str, directory: Path) -> Run:
     return run
 
 
-def _tell_doubts(out: Console, run: Run) -> None:
-    """Prints which trials are not compared, and what a reader must know before quoting the others."""
-    from posthaste_lab.report.warnings import warnings  # with matplotlib, which is slow to load
+class Values(NamedTuple):
+    """A figure's values over the trials of a combination, and the figures of these trials."""
 
-    tell_left_out(out, run, f"{run.directory}: ")
-    for warning in warnings(run):
-        out.print(f"{run.directory}: {warning}")
+    values: list[float]
+    trials: list[Row]
 
 
-def _values(run: Run, names: list[str]) -> dict[tuple[str, str], list[float]]:
+def _values(run: Run, names: list[str]) -> dict[tuple[str, str], Values]:
     """Returns the values of each figure over the trials, by levels in words and the figure's name."""
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], Values] = {}
     for result in run.accepted:
         for name in names:
             value = result.figures.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-                found.setdefault((spoken_levels(result.levels), name), []).append(float(value))
+                values, trials = found.setdefault((spoken_levels(result.levels), name), Values([], []))
+                values.append(float(value))
+                trials.append(result.figures)
     return found
 
 
@@ -87,19 +104,33 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _told(old: list[float], others: list[float], found: Comparison | None) -> tuple[str, str, str, str, str]:
-    base = _mean(old)
-    if found is None:
-        return (signed(_mean(others) / base - 1) if base else "-", "one trial has none", "-", "-", "-")
+class Told(NamedTuple):
+    """What a row tells of a change."""
+
+    change: str
+    interval: str
+    p_value: str = "-"
+    effect_size: str = "-"
+    bootstrap: str = "-"
+
+
+def _told(old: list[float], others: list[float], confidence: float) -> Told:
+    above_0 = min(*old, *others) > 0
+    scale, said = (math.log, _ratio) if above_0 else (float, number)
+    before, after = [scale(value) for value in old], [scale(value) for value in others]
+    if min(len(old), len(others)) < 2:
+        return Told(said(_mean(after) - _mean(before)), "one trial has none")
+    found = compare_means(after, before, confidence)
     drawn = found.bootstrap
-    return (
-        signed(found.relative) if base else "-",
-        _shares(found.low, found.high, base),
+    return Told(
+        said(found.difference),
+        f"[{said(found.low)}, {said(found.high)}]",
         number(found.p_value),
         number(found.effect_size),
-        "-" if drawn is None else _shares(drawn.low, drawn.high, base),
+        "-" if drawn is None else f"[{said(drawn.low)}, {said(drawn.high)}]",
     )
 
 
-def _shares(low: float, high: float, base: float) -> str:
-    return f"[{signed(low / base)}, {signed(high / base)}]" if base else f"[{number(low)}, {number(high)}]"
+def _ratio(logarithm: float) -> str:
+    """Returns the change by a factor that is given as its logarithm."""
+    return signed(math.expm1(logarithm) if logarithm < LOGARITHM_MAX else math.inf)

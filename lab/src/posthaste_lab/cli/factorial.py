@@ -38,7 +38,7 @@ def factorial(
     """Effects, shares of variation, intervals, and whether to add or multiply.
 
     A factor's column holds two values, -1 and +1 or any other two (then name it with --factors; the smaller, or the
-    first in the alphabet, is the low level). Repetitions stand in columns that differ by a number (y1, y2, y3), or
+    first in the alphabet, is the low level). Repetitions stand in columns that count up from 0 or 1 (y1, y2, y3), or
     in rows with the same levels. With --blocks a column "repetition" says which of them a row is of, and only whole
     ones are looked at; without it that is told by the order of rows.
 
@@ -114,6 +114,11 @@ def _print(effects: Effects, columns: list[str], levels: dict[str, str]) -> None
     ends = f"{effects.confidence:.0%} low", f"{effects.confidence:.0%} high"
     head = ("effect", "q", *ends, "differs from 0", "variation %", "aliased with")
     out.print(table("", head if effects.aliases else head[:-1], lines if effects.aliases else [x[:-1] for x in lines]))
+    if told:
+        out.print(
+            f"each interval holds by itself: of effects that do nothing, one in {1 / (1 - effects.confidence):.3g} "
+            "differs from 0 all the same"
+        )
     for note in effects.notes:
         out.print(f"note: {note}")
     out.print(f"model: {effects.advice}")
@@ -138,14 +143,20 @@ def _sign_columns(frame: pl.DataFrame) -> list[str]:
 
 
 def _responses(frame: pl.DataFrame, factors: list[str]) -> list[str]:
-    """Returns all other columns with figures, if they are repetitions of one response; gaps are refused later."""
+    """Returns all other columns with figures, if they are repetitions of one response; gaps are refused later.
+
+    Those of p50_ms and p99_ms are none, though they differ by a number alone.
+    """
     numeric = frame.select(pl.all().cast(pl.Float64, strict=False))
     signs = {name for name in frame.columns if _distinct(frame[name].to_list()) <= SIGNS}
     others = [n for n in frame.columns if n not in factors and n not in signs and numeric[n].count() > 0]
     stems = {re.sub(r"\d+", "#", name) for name in others}
+    numbers = zip(*(map(int, re.findall(r"\d+", name)) for name in others), strict=False)
+    varied = [sorted(each) for each in numbers if len(set(each)) > 1]
     if not others:
         raise BadArgument("FILE", frame.columns, "has no column of figures beside the factors")
-    if len(stems) > 1:
+    counted_up = any(varied == [list(range(first, first + len(others)))] for first in (0, 1))
+    if len(stems) > 1 or (len(others) > 1 and not counted_up):
         raise BadArgument("FILE", others, "holds several responses: name the columns of one with --response")
     return others
 

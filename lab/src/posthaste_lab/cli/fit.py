@@ -11,13 +11,14 @@ import typer
 from rich.console import Console
 
 from posthaste_lab import fitting
+from posthaste_lab.cli.doubts import tell_doubts, tell_lost
 from posthaste_lab.cli.show import console, number, percent, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import PLAN
-from posthaste_lab.experiments.results import Run, read_run
-from posthaste_lab.fitting.levels import Asked, factor_of, factor_of_middlewares
-from posthaste_lab.fitting.model import Bounds, Effect, Model, guessed_distribution, is_at_zero
-from posthaste_lab.fitting.observations import about_clients, left_out
+from posthaste_lab.experiments.results import read_run
+from posthaste_lab.fitting.levels import Asked, factor_of, factor_of_middlewares, interpolated
+from posthaste_lab.fitting.model import Effect, IntervalValue, Model, guessed_distribution, is_at_zero, unknown_misfit
+from posthaste_lab.fitting.observations import about_clients
 from posthaste_lab.fitting.prediction import Estimate, Prediction
 from posthaste_lab.fitting.words import AT_WORK, FIGURES
 from posthaste_lab.ladder import ladder
@@ -45,7 +46,7 @@ def fit(
     tell_lost(run, "the model leaves it out")
     fitted = fitting.fit_run(run, counts)
     out = console()
-    tell_left_out(out, run)
+    tell_doubts(out, run)
     if about := about_clients(run):
         out.print(about)
     for model in fitted.models:
@@ -75,8 +76,9 @@ def predict(
     Example: posthaste-lab predict results/validation --clients 1..200 --workers 2
     """
     fitted = fitting.read_model(directory)
-    if (directory / PLAN).exists():
-        tell_lost(read_run(directory), "a model fitted now would leave it out")
+    run = read_run(directory) if (directory / PLAN).exists() else None
+    if run is not None:
+        tell_lost(run, "a model fitted now would leave it out")
     named = levels_of(where)
     sizes = factor_of(fitted, "message-bytes", "value-bytes")
     workers = _by_factor("--workers", workers, named, factor_of(fitted, "workers"))
@@ -96,6 +98,11 @@ def predict(
     )
     if guess := guessed_distribution(model):
         print(guess, file=sys.stderr)
+    misfit = unknown_misfit(model)
+    for sentence in [*interpolated(fitted, named), *([misfit] if misfit else [])]:
+        print(sentence, file=sys.stderr if as_json else sys.stdout)
+    if run is not None:
+        tell_doubts(console(stderr=as_json), run)
     reach = f"the data support {model.range.clients_min} to {model.range.clients_max} clients, and nothing beyond"
     if as_json:
         if supported != counts:
@@ -174,18 +181,6 @@ def _open_response(answer: Prediction, response_s: float) -> str:
     return f"{number(response_s * 1e3)}{'!' if answer.exceeds_clients(response_s) else ''}"
 
 
-def tell_lost(run: Run, so: str) -> None:
-    """Prints to stderr what is lost of the trials' records, and what follows from it."""
-    for lost in run.lost:
-        typer.echo(f"posthaste-lab: {lost}; {so}", err=True)
-
-
-def tell_left_out(out: Console, run: Run, where: str = "") -> None:
-    """Prints, after `where`, the names of finished trials that models and comparisons leave out."""
-    if names := left_out(run):
-        out.print(f"{where}left out, by a rule of acceptance or by omit.toml: {', '.join(names)}")
-
-
 def _print_model(out: Console, model: Model) -> None:
     names = (f"{name} = {level}" for name, level in model.where.items())
     out.print(
@@ -217,6 +212,8 @@ def _print_model(out: Console, model: Model) -> None:
         f"the model by {percent(model.throughput_spread_share)} of throughput and "
         f"{percent(model.response_spread_share)} of response time (root mean square)"
     )
+    if misfit := unknown_misfit(model):
+        out.print(misfit)
     if not model.by_repetition:
         out.print("fewer than two repetitions have all numbers of clients, so no intervals")
 
@@ -225,7 +222,7 @@ def _effect(effect: Effect) -> tuple[str, str, str]:
     return effect.stage, percent(effect.gain_share), _bounds(effect.interval, share=True)
 
 
-def _bounds(bounds: Bounds | None, *, share: bool = False) -> str:
+def _bounds(bounds: IntervalValue | None, *, share: bool = False) -> str:
     if bounds is None:
         return "-"
     if is_at_zero(bounds):

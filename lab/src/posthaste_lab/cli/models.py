@@ -188,18 +188,10 @@ def _print_figures(out: Console, solved: object) -> None:
         for q in (50, 95, 99):
             for percentile in (solved.response_percentile, solved.wait_percentile):
                 name = percentile.__name__
-                lines.append((f"{name}({q})", _percentile(percentile, q), UNITS[name]))
+                lines.append((f"{name}({q})", number(percentile(q)), UNITS[name]))
     made = table(getattr(solved, "model", type(solved).__name__), ("figure", "value", "unit"), lines)
     made.columns[-1].justify = "left"
     out.print(made)
-
-
-def _percentile(of: Callable[[float], float], q: float) -> str:
-    """Formats a percentile; "-" for M/G/1 near saturation, which has no percentiles."""
-    try:
-        return number(of(q))
-    except BadArgument:
-        return "-"
 
 
 def _print_closed(out: Console, solved: ClosedNetwork) -> None:

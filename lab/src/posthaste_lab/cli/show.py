@@ -17,10 +17,13 @@ from posthaste_lab.files import read_table
 PIPE_WIDTH = 160  # columns of a table in a pipe: wide enough that no cell is cut
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Returns the console to write to; in a pipe, which has no width, it is wide enough not to cut tables."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(width=width, highlight=False, markup=False, emoji=False)  # names in brackets are names
+    to = sys.stderr if stderr else sys.stdout
+    width = shutil.get_terminal_size().columns if to.isatty() else PIPE_WIDTH
+    return Console(
+        stderr=stderr, width=width, highlight=False, markup=False, emoji=False
+    )  # names in brackets are names
 
 
 def number(value: float) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 import typer
 
 from posthaste_lab import fitting
-from posthaste_lab.cli.fit import ABOUT_OPEN_MODELS, Where, counts_of, levels_of, tell_left_out, tell_lost
+from posthaste_lab.cli.doubts import tell_doubts, tell_lost
+from posthaste_lab.cli.fit import ABOUT_OPEN_MODELS, Where, counts_of, levels_of
 from posthaste_lab.cli.show import console, number, percent, signed, table
 from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.results import Run, read_run
@@ -56,8 +57,9 @@ def validate(
 ) -> None:
     """Fit to a few numbers of clients, predict the others, compare. Exit code 1 when it is off by more than it may be.
 
-    On average over the clients that were predicted: 5 % of the throughput, 10 % of the mean response time, or the
-    measurement's own interval where that is wider. Every combination of the levels of other factors is a row.
+    It may be off by 5 % of the throughput, 10 % of the mean response time, or the measurement's own interval where that
+    is wider: what counts is the mean, over the clients that were predicted, of each error's share of what it may be.
+    Every combination of the levels of other factors is a row.
 
     Example: posthaste-lab validate results/validation --calibrate 1,5,28,128
     """
@@ -100,7 +102,7 @@ def _show(found: list[Found]) -> None:
         out.print(_verdict("throughput", each.validation.throughput))
         out.print(_verdict("mean response time", each.validation.response))
     for run in {id(each.run): each.run for each in found}.values():
-        tell_left_out(out, run)
+        tell_doubts(out, run, f"{run.directory}: ")
     out.print(ABOUT_OPEN_MODELS)
 
 
@@ -122,7 +124,8 @@ def _verdict(what: str, summary: Summary) -> str:
     loose = f", and not of {percent(summary.target)}: the measurement is not known so well itself"
     return (
         f"{what}: off by {percent(summary.error)} on average where it was predicted, "
-        f"{'within' if summary.kept else 'NOT within'} the bound of {percent(summary.bound)}{loose * summary.loose}"
+        f"{'within' if summary.kept else 'NOT within'} the bounds, of which it takes {percent(summary.taken)}; they "
+        f"are of {percent(summary.bound)} on average{loose * summary.loose}"
     )
 
 
@@ -131,8 +134,9 @@ def _as_markdown(found: list[Found]) -> str:
     head = ["configuration", "fitted to", "predicted", "throughput off by", "response off by", "M/M/1", "M/M/m", ""]
     parts = [_grid(head, [_summary_row(each) for each in found])]
     parts.append(
-        "Errors are means of absolute values over the numbers of clients that were predicted, in brackets what they "
-        "may be. Those of M/M/1 and M/M/m are of the response time, where these have an answer."
+        "Errors are means of absolute values over the numbers of clients that were predicted. In brackets are the "
+        "mean of their bounds, and the mean of each error over its own bound, which must not exceed 100 %. Errors of "
+        "M/M/1 and M/M/m are of the response time, where these have an answer."
     )
     for each in found:
         parts += [
@@ -158,7 +162,7 @@ def _summary_row(each: Found) -> list[str]:
 
 
 def _error(summary: Summary) -> str:
-    return f"{percent(summary.error)} ({percent(summary.bound)})"
+    return f"{percent(summary.error)} ({percent(summary.bound)}, {percent(summary.taken)})"
 
 
 def _open_error(errors: list[float]) -> str:
@@ -167,7 +171,9 @@ def _open_error(errors: list[float]) -> str:
 
 
 def _provenance(run: Run) -> str:
-    """Returns the origin of the figures in a few sentences."""
+    """Returns the origin of the figures, and what the report warns of, in sentences."""
+    from posthaste_lab.report.warnings import warnings  # with matplotlib, which is slow to load
+
     around, rules = run.plan["environment"], run.experiment.run
     machine = around["hosts"]["local"]
     said = [
@@ -175,11 +181,7 @@ def _provenance(run: Run) -> str:
         f"{machine.get('cores', '?')} cores, {machine.get('system', '')}, begun {around['started']}: "
         f"{rules.repetitions} repetitions of {rules.duration:g} s, shuffled by seed {run.plan['seed']}.",
     ]
-    if run.quick:
-        said.append("The quick version, which shows that it works and is not to be quoted.")
-    if around.get("busy"):
-        said.append("The machine was busy with something else when it began.")
-    return " ".join(said)
+    return " ".join([*said, *warnings(run)])
 
 
 def _grid(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

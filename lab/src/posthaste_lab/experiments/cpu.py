@@ -94,7 +94,7 @@ class Watch:
                     self.samples.setdefault(instance.keep.name, []).append((now, used_s))
 
     def write(self, zero_unix_s: float) -> None:
-        """Writes the samples of each server to its `system.csv`, in seconds since the instant `zero_unix_s`."""
+        """Writes the samples of each server to its `system.csv`, in seconds since `zero_unix_s` on this wall clock."""
         for instance in self.instances:
             taken = self.samples.get(instance.keep.name, [])
             if len(taken) < 2:

@@ -6,11 +6,12 @@ All of it is checked before anything starts: first its tables one by one, then r
 import re
 import tomllib
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from posthaste_lab.experiments.contradictions import contradictions
 from posthaste_lab.experiments.problems import BadExperiment, did_you_mean
@@ -50,6 +51,7 @@ class Experiment(Strict):
     claims: list[Claim] = Field(default_factory=list)
     report: ReportRules = ReportRules()
     quick: Quick | None = None
+    _dropped: tuple[Claim, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
     def _whole(self) -> "Experiment":
@@ -57,6 +59,11 @@ class Experiment(Strict):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def dropped(self) -> tuple[Claim, ...]:
+        """The claims of the file that this short version of it cannot decide, since it leaves out their levels."""
+        return self._dropped
 
     @property
     def two_levels(self) -> bool:
@@ -83,14 +90,17 @@ class Experiment(Strict):
         for name, levels in quick.pop("levels").items():
             content["factors"][name]["levels"] = levels
         content["run"] |= quick
-        content["claims"] = [claim for claim in content.get("claims", []) if _can_decide(claim, content["factors"])]
+        kept = [_can_decide(claim, content["factors"]) for claim in self.claims]
+        content["claims"] = list(compress(content["claims"], kept))
         del content["quick"]
-        return _checked(content, f"{self.title} [quick]")
+        shorter = _checked(content, f"{self.title} [quick]")
+        shorter._dropped = tuple(claim for claim, is_kept in zip(self.claims, kept, strict=True) if not is_kept)
+        return shorter
 
 
-def _can_decide(claim: dict[str, Any], factors: dict[str, Any]) -> bool:
+def _can_decide(claim: Claim, factors: dict[str, Any]) -> bool:
     """Returns whether the levels of a claim are still among those of the factors."""
-    named = [*claim.get("where", {}).items(), *claim.get("than", {}).items()]
+    named = [*claim.where.items(), *(claim.than or {}).items()]
     return all(any(same_level(level, known) for known in factors[name]["levels"]) for name, level in named)
 
 

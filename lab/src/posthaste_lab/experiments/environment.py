@@ -99,7 +99,16 @@ def marks(experiment: Experiment, hosts: dict[str, Host]) -> dict[str, str]:
 
 def differences(held: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Returns in words how two environments differ in facts that matter to figures and that both of them hold."""
-    before, after = _facts(held), _facts(now)
+    return _differences(_of_programs(held) | _of_machines(held), _of_programs(now) | _of_machines(now))
+
+
+def other_machines(held: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Returns in words how the machines of two environments differ, also in number."""
+    alone = sorted(held["hosts"].keys() ^ now["hosts"].keys())
+    return _differences(_of_machines(held), _of_machines(now)) + [f"{host} is in one of them only" for host in alone]
+
+
+def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return [
         f"{name} was {before[name]} and is {after[name]}"
         for name in before
@@ -114,13 +123,20 @@ def _same(name: str, before: str, after: str) -> bool:
     return before == after
 
 
-def _facts(around: dict[str, Any]) -> dict[str, str]:
-    """Returns the facts about programs and machines, by their names in a sentence."""
+def _of_programs(around: dict[str, Any]) -> dict[str, str]:
+    """Returns the facts about programs, by their names in a sentence."""
     facts = {f"version of {name}": said for name, said in around["programs"].items()}
-    facts |= {f"posthaste on {host} (SHA-256)": said for host, said in around.get("sha256", {}).items()}
-    for host, answers in around["hosts"].items():
-        facts |= {f"{name} of {host}": said for name, said in answers.items() if name not in PASSING}
-    return facts
+    return facts | {f"posthaste on {host} (SHA-256)": said for host, said in around.get("sha256", {}).items()}
+
+
+def _of_machines(around: dict[str, Any]) -> dict[str, str]:
+    """Returns the facts about machines that stay as they are, by their names in a sentence."""
+    return {
+        f"{name} of {host}": said
+        for host, answers in around["hosts"].items()
+        for name, said in answers.items()
+        if name not in PASSING
+    }
 
 
 def busy_share(host: Host) -> float:

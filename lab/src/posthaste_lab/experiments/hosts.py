@@ -24,9 +24,12 @@ from posthaste_lab.experiments.description import Experiment
 from posthaste_lab.experiments.problems import BadExperiment, RunFailed
 from posthaste_lab.experiments.tables import Strict
 
-# ssh must not ask for passwords, and must give up on a machine that does not answer.
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# ssh must not ask for passwords, and must give up on a machine that does not answer. In the midst of a trial this takes
+# a minute, and a packet each 15 s while nothing comes from there; TCP alone would take two hours.
+ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *ALIVE)
 COMMAND_TIMEOUT_S = 120
+FETCH_TIMEOUT_S = 1800  # for some gigabytes of single requests over a slow network
 PREFIX = "posthaste-lab-"  # of the names of scratch directories
 # Keys that a table "local" in hosts.toml may not have, with what to do instead.
 ELSEWHERE = {
@@ -168,7 +171,11 @@ class Remote(Host):
             pack = self.command(["tar", "-C", str(Path(path).parent), "-cf", "-", Path(path).name])
             with subprocess.Popen(pack, stdout=subprocess.PIPE, start_new_session=True) as packing:  # noqa: S603
                 unpack = ["tar", "-C", unpacked, "-xf", "-"]
-                done = subprocess.run(unpack, stdin=packing.stdout, check=False)  # noqa: S603
+                try:
+                    done = subprocess.run(unpack, stdin=packing.stdout, check=False, timeout=FETCH_TIMEOUT_S)  # noqa: S603
+                except subprocess.TimeoutExpired:
+                    packing.kill()
+                    raise RunFailed(f"{path} on {self.name} was not fetched within {FETCH_TIMEOUT_S:g} s") from None
             if packing.returncode or done.returncode:
                 raise RunFailed(f"{path} on {self.name} could not be fetched")
             Path(unpacked, Path(path).name).rename(to)

@@ -33,6 +33,7 @@ from posthaste_lab.files import read_json, reading, write_whole
 DONE = "trial.json"
 PLAN = "plan.json"
 LOCK = ".lock"
+BUSY_AGAIN = "busy_when_resumed"  # beside "busy", which is of the beginning
 # Entries that exist before the plan is written; a run that ended before that, as on a full disk, leaves only these.
 BEFORE_THE_PLAN = {LOCK, "trials", "experiment.toml", f"{PLAN}.new"}
 OUT = "--out"  # the argument that names the directory, for error messages
@@ -69,8 +70,8 @@ class Journal:
         tried = "trials" in there and any((self.directory / "trials").iterdir())
         return LOCK in there and there <= BEFORE_THE_PLAN and not tried
 
-    def begin(self, source: str, plan: Plan, environment: dict[str, Any], *, quick: bool) -> None:
-        """Writes the files of a new run, or resumes an interrupted run of the same experiment.
+    def begin(self, source: str, plan: Plan, environment: dict[str, Any], *, quick: bool) -> bool:
+        """Writes the files of a new run, or resumes an interrupted run of the same experiment: whether it does.
 
         Raises BadExperiment if the directory holds another run, or the environment has changed.
         """
@@ -96,11 +97,20 @@ class Journal:
                     [f"was begun with something else: {each}; name another directory with --out" for each in changed],
                 )
             self.note("", "resumed", f"posthaste at {environment['posthaste']}")
-            return
+            return True
         (self.directory / "trials").mkdir(parents=True, exist_ok=True)
         (self.directory / "experiment.toml").write_text(source, "utf-8")
         write_json(path, content)
         self.note("", "begun", "")
+        return False
+
+    def resumed_while_busy(self) -> None:
+        """Records in `plan.json` that something else ran on a machine when the run was resumed with trials to run."""
+        path = self.directory / PLAN
+        held = read_json(path, OUT)
+        with reading(path, OUT):
+            held["environment"][BUSY_AGAIN] = True
+        write_json(path, held)
 
     def of(self, trial: Trial) -> Path:
         """The directory of a trial."""

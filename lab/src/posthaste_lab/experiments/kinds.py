@@ -28,6 +28,7 @@ FIND_POSTGRESQL = """
 found=$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -t / -k 5n | tail -n 1)
 found=${found:-$(command -v initdb)} && dirname "$(readlink -f "$found")" || true
 """
+ANSWER_S = 60.0  # time for a program to tell its version or its options
 # Exit codes of a shell, or of ssh, that could not run the command.
 NOT_RUN = (126, 127, 255)
 
@@ -106,10 +107,14 @@ def version_of(kind: str, host: Host) -> str:
 def _output(host: Host, *command: str) -> str:
     try:
         done = subprocess.run(  # noqa: S603
-            host.command(list(command)), capture_output=True, text=True, timeout=60, check=False
+            host.command(list(command)), capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except OSError as error:
         raise RunFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise RunFailed(
+            f"{command[0]} on {host.name} gave no answer within {ANSWER_S:g} s when it was asked what it is"
+        ) from None
     if done.returncode in NOT_RUN:
         raise RunFailed(f"{command[0]} cannot be run on {host.name}: {done.stderr.strip()}")
     return "" if done.returncode else done.stdout or done.stderr

@@ -117,8 +117,9 @@ def _nothing_measured(experiment: Experiment) -> list[str]:
     windowed = [name for name, kind in known.items() if "window" in kind.defaults]
     window, measured = experiment.run.window, experiment.trimmed[1]
     if windowed and window > measured:
+        unless = "" if "window" in experiment.run.model_fields_set else " (as it is unless you set it)"
         problems.append(
-            f"run.window = {window:g} s: must be at most the {measured:g} s that are measured, or no window of "
+            f"run.window = {window:g} s{unless}: must be at most the {measured:g} s that are measured, or no window of "
             f"{', '.join(windowed)} lies within"
         )
     return problems

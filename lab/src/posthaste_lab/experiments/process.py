@@ -1,11 +1,13 @@
 """A running program of a trial: how it is started, awaited and stopped, even if the laboratory dies meanwhile.
 
 A guard runs the program: a shell whose input is a pipe that only this process holds open. The pipe closes whenever this
-process ends, after SIGKILL or a broken ssh connection too, and then the guard ends the program. Stopping the program
-closes the pipe as well. (A signal at the parent's death would work on this machine, but not on another one.)
+process ends, after SIGKILL too, and then the guard ends the program. Stopping the program closes the pipe as well. (A
+signal at the parent's death would work on this machine, but not on another one.)
+
+On another machine the pipe ends where sshd there closes it. If the network between is cut, it does so when it notices:
+at once only if `ClientAliveInterval` is in its configuration, else by TCP's keepalive, after two hours by default.
 """
 
-import os
 import re
 import subprocess
 import time
@@ -18,11 +20,11 @@ from posthaste_lab.experiments.problems import RunFailed, UsedWrongly
 GRACE_S = 15
 POLL_S = 0.02
 USED_WRONGLY = 2  # exit code for wrong arguments, of our programs and many others
-# Prefix of environment variables that set options; they are removed, as only the experiment file may affect a trial.
-SETTINGS = "POSTHASTE_"
-# $1: the signal that stops the program, $2: tenths of seconds until SIGKILL, $3: its working directory. The block in
-# the background waits until the guard's input ends, and then stops the program.
+# $1: the signal that stops the program, $2: tenths of seconds until SIGKILL, $3: its working directory. Environment
+# variables that set options are removed where the program runs, as only the experiment file may affect a trial. The
+# block in the background waits until the guard's input ends, and then stops the program.
 GUARD = """
+for setting in $(env | sed -n 's/^\\(POSTHASTE_[A-Za-z0-9_]*\\)=.*/\\1/p'); do unset "$setting"; done
 stop=$1; grace=$2; cd "$3" || exit 127; shift 3; exec 3<&0
 "$@" </dev/null 3<&- & child=$!
 {
@@ -64,7 +66,6 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
-                env={name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)},
                 start_new_session=True,  # Ctrl-C is for us, not for it
             )
 

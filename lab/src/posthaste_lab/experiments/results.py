@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -68,6 +69,7 @@ class TrialFile(_File):
     objections: list[str]
     links: list[dict[str, Any]] = []
     commands: dict[str, str] = {}
+    started_unix_s: FiniteFloat | None = None
     took_s: float = 0.0
     cpu_cores: dict[str, FiniteFloat] = {}
     busy: dict[str, FiniteFloat] = {}
@@ -95,6 +97,7 @@ class Result:
     cpu_cores: dict[str, float] = field(default_factory=dict)  # used by each part in the measured time
     busy: dict[str, float] = field(default_factory=dict)  # share of each machine's CPU time that was not idle then
     losses: tuple[str, ...] = ()  # files that are missing or not whole, a sentence each: see `losses_of`
+    started_unix_s: float | None = None
 
     @property
     def left_out(self) -> str | None:
@@ -184,6 +187,20 @@ class Run:
         """What is lost of the trials' records, a sentence without its end for each file."""
         return [f"trial {result.name} is not whole: {loss}" for result in self.results for loss in result.losses]
 
+    @cached_property
+    def turns(self) -> dict[str, int]:
+        """The turn of each trial that is over, from 1 on; as planned if one of them does not tell when it was run."""
+        known = all(result.started_unix_s is not None for result in self.results)
+        ordered = sorted(self.results, key=lambda each: ((each.started_unix_s or 0.0) if known else 0.0, each.place))
+        return {result.name: turn for turn, result in enumerate(ordered, start=1)}
+
+    @cached_property
+    def out_of_turn(self) -> list[str]:
+        """The names of trials that were run after one that follows them in the plan."""
+        ordered = sorted(self.results, key=lambda result: self.turns[result.name])
+        latest = accumulate((result.place for result in ordered), max)
+        return [result.name for result, place in zip(ordered, latest, strict=True) if result.place < place]
+
     @property
     def quick(self) -> bool:
         """Whether this was the short version of the experiment (`--quick`)."""
@@ -257,6 +274,7 @@ def _result(held: TrialFile, directory: Path) -> Result:
         directory=directory,
         objections=tuple(held.objections),
         links=tuple(held.links),
+        started_unix_s=held.started_unix_s,
         commands=held.commands,
         cpu_cores=held.cpu_cores,
         busy=held.busy,

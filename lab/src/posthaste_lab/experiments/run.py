@@ -101,12 +101,14 @@ def run_experiment(
     around["busy"] = any(busy_share(hosts[name]) > BUSY for name in around["hosts"])
     program = Program(experiment, hosts, known, around["sha256"])
     with journal.alone():
-        journal.begin(source, plan, around, quick=quick)
+        resumed = journal.begin(source, plan, around, quick=quick)
         results = {trial.name: result for trial in plan.trials if (result := journal.done(trial)) is not None}
         if results:  # an interruption may have come between the end of a trial and its rows
             journal.write_tables(list(results.values()))
         if retry_failed:
             results = {name: result for name, result in results.items() if result["status"] == "finished"}
+        if resumed and around["busy"] and len(results) < len(plan.trials):
+            journal.resumed_while_busy()
         with _terminable():
             _run_all(experiment, plan, program, journal, results, tell)
         journal.note("", "ended", "")

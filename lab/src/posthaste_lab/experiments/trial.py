@@ -24,12 +24,12 @@ from posthaste_lab.experiments.parts import Instance, Parts, spoken
 from posthaste_lab.experiments.plan import Trial, links_of, options_of
 from posthaste_lab.experiments.problems import RunFailed
 from posthaste_lab.experiments.windows import ALL, WINDOWS
+from posthaste_lab.files import reading
 
 # How much longer than its duration a load may take on a busy machine: to connect, prepare data, and check answers.
 SLACK_S = 300.0
 POLL_S = 0.05
 SETTLE_S = 1.0
-DONE = "trial.json"
 
 
 def run_trial(experiment: Experiment, trial: Trial, hosts: dict[str, Host], directory: Path) -> dict[str, Any]:
@@ -163,8 +163,17 @@ def _sum_up(parts: Parts) -> tuple[Row, dict[str, Row], tuple[float, float] | No
 def _effort(parts: Parts, watch: Watch, measured: tuple[float, float] | None) -> Effort:
     if measured is None:
         return Effort({}, {}, {})
-    watch.write(measured[0])
+    watch.write(measured[0] - _correction_of(parts, "local"))
     return effort_of(parts.instances, measured)
+
+
+def _correction_of(parts: Parts, host: str) -> float:
+    """Returns what to add to a machine's wall clock for the clock of the trial, by a record from there; 0 without one.
+
+    CPU samples and the log of PostgreSQL tell instants of that clock, and no record of their own.
+    """
+    records = (instance.keep / "record" for instance in parts.instances if instance.host.name == host)
+    return next((correction_s(record) for record in records if (record / "run.json").exists()), 0.0)
 
 
 def _summary(load: Instance) -> LoadFigures:
@@ -189,11 +198,12 @@ def _write_events(parts: Parts, measured: tuple[float, float]) -> None:
     rows = []
     for instance in parts.instances:
         if instance.kind.name == POSTGRESQL:
-            rows += postgresql.events(instance.keep / "stderr.log", measured[0], instance.keep.name)
+            origin = measured[0] - _correction_of(parts, instance.host.name)
+            rows += postgresql.events(instance.keep / "stderr.log", origin, instance.keep.name)
         path = instance.keep / "record" / "events.csv"
         if path.exists():
             since = start_unix_s(path.parent) - measured[0]
-            with path.open(newline="") as lines:
+            with reading(path), path.open(newline="") as lines:
                 rows += [
                     (
                         float(each["start_s"]) + since,

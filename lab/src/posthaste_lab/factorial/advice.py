@@ -12,6 +12,7 @@ from scipy import stats
 
 from posthaste_lab.checks import FloatArray
 from posthaste_lab.factorial.design import Signs
+from posthaste_lab.stats.rounding import squares_without_rounding, without_rounding
 
 SPAN_SMALL = 3.0  # ratio of largest to least response below which a logarithm is nearly a straight line
 SHARE_CLEAR = 0.5  # an unexplained share below this multiple of the other model's is a clear gain
@@ -27,6 +28,9 @@ def advise(responses: FloatArray, columns: dict[str, Signs], *, blocked: bool) -
         return "additive: the simpler one, since nothing of this design lies beyond main effects to tell by"
     span = largest / least
     y = _without_blocks(responses) if blocked else responses
+    if _variation(y) == 0:
+        among = " within a repetition" if blocked else ""
+        return f"additive: nothing varies{among}, so nothing tells one from the other"
     logarithms = _without_blocks(np.log(responses)) if blocked else np.log(responses)
     plain, logged = _beyond_main_effects(y, columns), _beyond_main_effects(logarithms, columns)
     figures = (
@@ -48,9 +52,14 @@ def _without_blocks(y: FloatArray) -> FloatArray:
     return np.asarray(y - y.mean(axis=0) + y.mean())
 
 
+def _variation(y: FloatArray) -> float:
+    """Returns the sum of squares about the mean; 0 where rounding alone leaves as much."""
+    return squares_without_rounding(float(((y - y.mean()) ** 2).sum()), y)
+
+
 def _beyond_main_effects(y: FloatArray, columns: dict[str, Signs]) -> float:
     """Returns the share of the variation that interactions and error explain."""
-    total = float(((y - y.mean()) ** 2).sum())
+    total = _variation(y)
     if total == 0:
         return 0.0
     means = y.mean(axis=1)
@@ -64,7 +73,7 @@ def _spread_grows(y: FloatArray) -> bool:
     if y.shape[1] < 2 or len(y) < 4:
         return False
     spreads = y.std(axis=1)
-    if np.ptp(spreads) == 0:
+    if without_rounding(float(np.ptp(spreads)), y) == 0:
         return False
     test = stats.spearmanr(y.mean(axis=1), spreads)
     return bool(test.statistic > 0 and test.pvalue < 0.1)

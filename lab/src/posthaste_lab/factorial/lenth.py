@@ -1,7 +1,8 @@
 """Lenth's margin: which effects stand out in a design without repetitions.
 
 Most effects of a design are only noise, so the small ones show how much noise there is. That needs enough effects: of
-three, two may be real. Lenth, Technometrics 31 (1989).
+three, two may be real. The margin is of one effect by itself, not of all together: of the fifteen effects of a 2^4
+design without any influence, one or more stands out in a quarter of all designs. Lenth, Technometrics 31 (1989).
 """
 
 from collections.abc import Mapping
@@ -30,4 +31,7 @@ def standing_out(effects: Mapping[str, float], confidence: float) -> str:
     margin = lenth_margin(effects, confidence)
     names = [name for name, value in effects.items() if name != "I" and abs(value) > margin]
     which = ", ".join(names) if names else "none"
-    return f"judged by the small effects alone, {which} of them stand out (Lenth's margin is {margin:.4g})"
+    return (
+        f"judged by the small effects alone, {which} of them stand out (Lenth's margin is {margin:.4g}, for each by "
+        f"itself: of effects that do nothing, up to one in {1 / (1 - confidence):.3g} stands out all the same)"
+    )

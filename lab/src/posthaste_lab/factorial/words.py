@@ -63,9 +63,13 @@ def generators_of(generators: Iterable[str] | None) -> list[str]:
 
 
 def with_generated(names: Sequence[str], generators: Iterable[str]) -> list[str]:
-    """Returns the factors followed by those that only a generator names, such as D for A, B, C and "D=ABC"."""
+    """Returns the factors followed by those that only a generator names, such as D for A, B, C and "D=ABC".
+
+    A product of factors, such as AB, is the name of none.
+    """
+    known = {*names, *LETTERS[: len(names)]}
     made = [text.partition("=")[0].strip() for text in generators]
-    further = [name for name in made if name and name not in names and name not in LETTERS[: len(names)]]
+    further = [name for name in made if not set(_parts(name, names)) <= known]
     return [*names, *dict.fromkeys(further)]
 
 
@@ -81,9 +85,9 @@ def parse_generators(generators: Iterable[str], names: Sequence[str]) -> dict[in
         if not match:
             raise BadArgument("generators", text, 'must look like "D=ABC"')
         made, sign, product = match.groups()
-        (target,) = _indices(made, names, text) or [-1]
+        target, *others = _indices(made, names, text)
         word = frozenset(_indices(product, names, text))
-        if target in result or target in word or len(word) < 2:
+        if others or target in result or target in word or len(word) < 2:
             raise BadArgument("generators", text, "must define another factor as the product of at least two others")
         result[target] = Word(word, -1 if sign == "-" else 1)
     for target, product_of in result.items():
@@ -92,12 +96,17 @@ def parse_generators(generators: Iterable[str], names: Sequence[str]) -> dict[in
     return result
 
 
+def _parts(text: str, names: Sequence[str]) -> list[str]:
+    """Returns the names of which a text is a product, joined by colons or stars, or letter by letter."""
+    if text in names:
+        return [text]
+    parts = re.split(r"[:*]", text)
+    return parts if len(parts) > 1 else list(text)
+
+
 def _indices(text: str, names: Sequence[str], generator: str) -> list[int]:
-    parts = [text] if text in names else re.split(r"[:*]", text)
-    if len(parts) == 1 and text not in names:
-        parts = list(text)
     found = []
-    for part in parts:
+    for part in _parts(text, names):
         if part in names:
             found.append(list(names).index(part))
         elif part in LETTERS[: len(names)] and len(part) == 1:

@@ -24,7 +24,7 @@ from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.clocks import start_unix_s
 from posthaste_lab.files import read_json, reading, scan_rows
 from posthaste_lab.fitting.system import Setting
-from posthaste_lab.queueing.batching import EVEN
+from posthaste_lab.queueing.batching import EVEN, batch_times
 
 LEAST_S = 1e-7  # lower limit of times: nothing takes no time
 BINS = 16  # bins for each factor of e, in which times are summed up
@@ -235,13 +235,27 @@ def _bent(whole: Batches, sizes: FloatArray, curve: FloatArray) -> Cost:
     """Returns the cost as a line near the curve, with the curve's distances from it as `bends`."""
     columns = [np.ones_like(sizes), sizes][: len(sizes)]
     line, _ = nnls(np.column_stack(columns) / curve[:, None], np.ones_like(curve))
-    batch_s = min(float(line[0]), float(curve[0]))  # the fixed part is not longer than the shortest time
     request_s = float(line[1]) if len(sizes) > 1 else 0.0
-    bends = zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True)
-    expected = np.interp(whole.sizes, sizes, curve)
+    sizes, curve = _from_one(sizes, curve, request_s)
+    shortest_s = float(curve[0]) - request_s * (float(sizes[0]) - 1)
+    batch_s = min(float(line[0]), shortest_s)  # no batch takes less than the fixed part
+    bends = tuple(zip(sizes.tolist(), (curve - batch_s - request_s * sizes).tolist(), strict=True))
+    expected = batch_times(whole.sizes, batch_s, request_s, bends)
     contention = _contention(whole, expected)
     scv, shape = _spread(whole, expected + contention * whole.others)
-    return Cost(batch_s, request_s, contention, scv, tuple(bends), shape)
+    return Cost(batch_s, request_s, contention, scv, bends, shape)
+
+
+def _from_one(sizes: FloatArray, curve: FloatArray, request_s: float) -> tuple[FloatArray, FloatArray]:
+    """Returns the curve with a point for batches of one where `request_s` for each request less would leave no time.
+
+    Between one and the smallest mean size the time is then proportional to the size. It cannot fall faster: the fixed
+    part would be below zero.
+    """
+    least = float(curve[0] / sizes[0])
+    if sizes[0] == 1 or curve[0] - request_s * (sizes[0] - 1) >= least:
+        return sizes, curve
+    return np.insert(sizes, 0, 1.0), np.insert(curve, 0, least)
 
 
 def _contention(whole: Batches, expected: FloatArray) -> float:

@@ -1,9 +1,9 @@
 """Finds the figures of the stations from what was measured.
 
-The time of a batch and the share of requests in the line follow from recorded stamps (`batches.cost_of`). The figures
-that no stamp shows (`Setting.unknown`) are fitted: they bring the model nearest to the measured throughput and response
-time, by least squares of relative differences. A difference of 5 % in throughput counts as much as one of 10 % in
-response time.
+The time of a batch and the share of requests in the line follow from recorded stamps (`batches.cost_of`), the way of a
+lone client from its response time. The other figures that no stamp shows (`Setting.unknown`) are fitted: they bring the
+model nearest to the measured throughput and response time, by least squares of relative differences. A difference of
+5 % in throughput counts as much as one of 10 % in response time.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from posthaste_lab.experiments.results import Run
 from posthaste_lab.fitting.batches import Batches, cost_of, merged
 from posthaste_lab.fitting.bottleneck import find_bottleneck
 from posthaste_lab.fitting.curves import with_curves
-from posthaste_lab.fitting.model import BEYOND, Bounds, FactorNote, FittedModel, Model, Point, Range
+from posthaste_lab.fitting.model import BEYOND, FactorNote, FittedModel, IntervalValue, Model, Point, Range
 from posthaste_lab.fitting.observations import Observation, observations
 from posthaste_lab.fitting.spread import over_repetitions
 from posthaste_lab.fitting.system import PLAIN, Figures, Setting
@@ -49,7 +49,7 @@ def fit_run(run: Run, clients: Iterable[int] | None = None, confidence: float = 
     """Fit a model to each combination of levels of a run, or to its trials with these numbers of `clients` only.
 
     Raises BadArgument when the model does not suit the run, or the run has too few numbers of clients: at least two are
-    needed, and three of kind "turns".
+    needed, and three of kind "turns" or where one client alone has a way of its own (`Figures.lone_path_s`).
     """
     level = fraction("confidence", confidence)
     chosen = observations(run)
@@ -90,7 +90,7 @@ def fit_group(seen: list[Observation], confidence: float = 0.95) -> Model:
     figures = fit_figures(seen)
     by_repetition = [fit_figures(part, figures) for part in _repetitions(seen)]
     solved = {cell.population: cell.solved(figures, setting) for cell in _cells(seen)}
-    fitted = len(setting.unknown(len(solved)))
+    fitted = setting.fitted(solved)
     points = [
         Point(
             clients=cell.population,
@@ -211,11 +211,8 @@ def _visits_by_clients(recorded: dict[int, list[Batches]], setting: Setting) -> 
 
 
 def _lone_path_s(fewest: Cell, figures: Figures, setting: Setting) -> float:
-    """Returns what a request of a client that is alone takes beside the store, 0 if none was measured or it is as ever.
-
-    The network thread of a tier with a store of its own does the batch of such a client itself, and wakes nobody.
-    """
-    if setting.kind != "batches" or setting.gather_s or fewest.population != setting.middlewares:
+    """Returns what a request of a lone client takes beside the store; 0 if none was measured, or it is as ever."""
+    if not setting.is_alone(fewest.population):
         return 0.0
     return max(0.0, fewest.response - figures.visits_of(1) * figures.batch_alone_s())
 
@@ -263,7 +260,7 @@ def _repetitions(seen: list[Observation]) -> list[list[Observation]]:
     return whole if len(whole) > 1 else []
 
 
-def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float) -> dict[str, Bounds]:
+def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float) -> dict[str, IntervalValue]:
     found = {}
     for name in PLAIN:
         values = [getattr(each, name) for each in by_repetition]
@@ -271,7 +268,7 @@ def _intervals(figures: Figures, by_repetition: list[Figures], confidence: float
         if bounds is not None:
             # No figure is below 0, and visits are a share.
             high = min(1.0, bounds.high) if name == "visits" else bounds.high
-            found[name] = Bounds(low=max(0.0, bounds.low), high=high)
+            found[name] = IntervalValue(low=max(0.0, bounds.low), high=high)
     return found
 
 
@@ -282,13 +279,15 @@ def _spread(shares: list[float], fitted: int) -> float:
 
 def _checked(seen: list[Observation]) -> Observation:
     """Returns the first trial, whose setting all share. Raises BadArgument if they differ, or are too few to fit."""
-    first = seen[0]
-    least = len(first.setting.unknown(counts=0))
-    if len(_populations(seen)) < least:
+    first, populations = seen[0], _populations(seen)
+    alone = any(map(first.setting.is_alone, populations))
+    least = len(first.setting.unknown(counts=0)) + alone
+    if len(populations) < least:
         raise BadArgument(
             "clients",
-            _populations(seen),
-            f"must be at least {least} numbers: as many as there are figures that no stamp shows",
+            populations,
+            f"must be at least {least} numbers: as many as there are figures that no stamp shows"
+            + ", and a client that is alone tells of its own way only" * alone,
         )
     if any(each.setting != first.setting for each in seen):
         found = "; ".join(dict.fromkeys(str(each.setting) for each in seen))

@@ -51,6 +51,22 @@ def model_at(fitted: FittedModel, where: Mapping[str, str]) -> Model:
     return _at(fitted.models, {name: Asked.of(text) for name, text in where.items()})
 
 
+def interpolated(fitted: FittedModel, where: Mapping[str, str]) -> list[str]:
+    """Returns a sentence for each level that was not measured, once `model_at` has answered for `where`."""
+    models, said = fitted.models, []
+    for name, text in where.items():
+        level = Asked.of(text)
+        having = [model for model in models if level.fits(model.where[name])]
+        if not having:
+            low, high, _ = _neighbors(models, name, level)
+            said.append(
+                f"{name} = {text} was not measured: every figure is interpolated linearly between {low} and {high}, a "
+                "guess whose error the intervals do not cover"
+            )
+        models = having or models
+    return said
+
+
 def factor_of(fitted: FittedModel, *options: str) -> str | None:
     """Returns the name of the factor that sets one of these options of a part, if there is one."""
     for name, factor in fitted.factors.items():

@@ -28,7 +28,7 @@ class Whole(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Bounds(Whole):
+class IntervalValue(Whole):
     """Student's interval over repetitions."""
 
     low: float
@@ -59,7 +59,7 @@ class Effect(Whole):
 
     stage: str
     gain_share: float
-    interval: Bounds | None
+    interval: IntervalValue | None
 
 
 class Bottleneck(Whole):
@@ -71,11 +71,11 @@ class Bottleneck(Whole):
     clients: int
     stage: str
     lead_share: float
-    lead_interval: Bounds | None
+    lead_interval: IntervalValue | None
     store_utilization: float
-    store_utilization_interval: Bounds | None
+    store_utilization_interval: IntervalValue | None
     handling_utilization: float
-    handling_utilization_interval: Bounds | None
+    handling_utilization_interval: IntervalValue | None
     effects: list[Effect]
 
 
@@ -123,7 +123,7 @@ class Model(Whole):
     gather_s: float = 0.0
     reserve_s: float = 0.0
     figures: Figures
-    intervals: dict[str, Bounds]
+    intervals: dict[str, IntervalValue]
     by_repetition: list[Figures]
     throughput_spread_share: float
     response_spread_share: float
@@ -140,8 +140,13 @@ class Model(Whole):
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Degrees of freedom of the spreads: trials less the figures fitted to them, at least 1."""
-        return max(1, sum(point.trials for point in self.points) - len(self.setting.unknown(len(self.points))))
+        """Degrees of freedom of the spreads: trials less the figures fitted to them, at least 1.
+
+        That is of the scatter between trials. What the model gets wrong is common to all trials of one number of
+        clients, and has only the numbers of clients less the figures; see `unknown_misfit`.
+        """
+        fitted = self.setting.fitted([point.clients for point in self.points])
+        return max(1, sum(point.trials for point in self.points) - fitted)
 
 
 class FactorNote(Whole):
@@ -165,7 +170,7 @@ class FittedModel(Whole):
     models: list[Model]
 
 
-def is_at_zero(bounds: Bounds) -> bool:
+def is_at_zero(bounds: IntervalValue) -> bool:
     """Returns whether all repetitions put a figure at its limit, 0, so that its interval says nothing."""
     return max(abs(bounds.low), abs(bounds.high)) < NOTHING
 
@@ -184,6 +189,17 @@ def guessed_distribution(model: Model) -> str:
         f"the distribution of batches' times is not in the model, and a gamma distribution of their spread (batch_scv "
         f"{figures.batch_scv:.3g}) stands for it, which is a rough guess where some few stall: fit again, or ask for a "
         "level that was measured"
+    )
+
+
+def unknown_misfit(model: Model) -> str:
+    """Returns a warning where intervals hold nothing of what the model gets wrong; otherwise an empty text."""
+    fitted = model.setting.fitted([point.clients for point in model.points])
+    if len(model.points) > fitted or len(model.by_repetition) < 2:
+        return ""
+    return (
+        f"{fitted} figures are fitted to {len(model.points)} numbers of clients, so intervals of predictions hold how "
+        "much trials scatter, and not what the model gets wrong: further numbers of clients would show it"
     )
 
 

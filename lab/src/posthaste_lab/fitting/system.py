@@ -11,6 +11,7 @@ no stamp shows when a turn begins.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -49,8 +50,22 @@ class Setting:
     gather_s: float = 0.0
     reserve_s: float = 0.0
 
+    def is_alone(self, population: int) -> bool:
+        """Returns whether so many clients leave one at each middleware, with a way of its own (`lone_path_s`).
+
+        The network thread of a tier with a store of its own does the batch of such a client itself, and wakes nobody.
+        """
+        return self.kind == "batches" and not self.gather_s and population == self.middlewares
+
+    def fitted(self, populations: Collection[int]) -> int:
+        """Returns how many figures are fitted to these numbers of clients, the way of a lone client among them."""
+        return len(self.unknown(len(populations))) + any(map(self.is_alone, populations))
+
     def unknown(self, counts: int) -> tuple[str, ...]:
-        """Returns the figures to fit, which no stamp shows; `counts` is how many numbers of clients were measured."""
+        """Returns the figures to fit, which no stamp shows; `counts` is how many numbers of clients were measured.
+
+        A lone client counts: its way is met by a figure of its own, and bounds those of the others from below.
+        """
         names = UNKNOWN[self.kind]
         if counts >= COUNTS_FOR_LAST and not self.gather_s:
             return names

@@ -1,7 +1,9 @@
 """Validation of a model: it is fitted to a few numbers of clients and compared with all others.
 
 A prediction need not be nearer than the measurement itself is known: where the measurement's own interval is wider than
-the target, the interval is the bound.
+the target, the interval is the bound. Each number of clients has a bound of its own, so that one which was measured
+badly does not widen the bounds of others. What decides is the mean of each error over its bound: one number of clients
+may be off by more than its bound where others are off by less, and one that was measured badly mostly is.
 """
 
 from collections.abc import Sequence
@@ -44,19 +46,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean absolute error over the numbers of clients not fitted to, its target, and its bound.
+    """Mean absolute error over the numbers of clients not fitted to, beside what it may be. All are shares.
 
-    The bound is the target, or the measurement's own interval where that is wider. All are shares.
+    Each number of clients has a bound: the target, or the measurement's own interval where that is wider. `bound` is
+    the mean of the bounds, and `taken` that of each error over its own bound.
     """
 
     error: float
     target: float
     bound: float
+    taken: float
 
     @property
     def kept(self) -> bool:
-        """Whether the error is within the bound."""
-        return self.error <= self.bound
+        """Whether the errors are within their bounds, on average."""
+        return self.taken <= 1
 
     @property
     def met(self) -> bool:
@@ -65,7 +69,7 @@ class Summary:
 
     @property
     def loose(self) -> bool:
-        """Whether the measurement is so imprecise that keeping the bound says little."""
+        """Whether the measurement is so imprecise that keeping the bounds says little."""
         return self.bound > LOOSE * self.target
 
 
@@ -129,9 +133,7 @@ def _line(seen: Sequence[Observation], clients: int, model: Model, confidence: f
 
 
 def _summary(held_out: list[tuple[float, MeanInterval]], target: float) -> Summary:
-    """The bound is the mean over the points of the target, or of the measurement's own half-width where it is wider."""
-    return Summary(
-        float(np.mean([abs(error) for error, _ in held_out])),
-        target,
-        float(np.mean([max(target, measured.half_width / measured.mean) for _, measured in held_out])),
-    )
+    errors = [abs(error) for error, _ in held_out]
+    bounds = [max(target, measured.half_width / measured.mean) for _, measured in held_out]
+    taken = [error / bound for error, bound in zip(errors, bounds, strict=True)]
+    return Summary(float(np.mean(errors)), target, float(np.mean(bounds)), float(np.mean(taken)))

@@ -5,7 +5,8 @@ run's figures; `audit` finds the impossible in any table of figures. Denning and
 Jain (1991), chapter 33.
 """
 
-from posthaste_lab.laws.audit import Finding, audit, compared
+from posthaste_lab.laws.audit import audit, compared
+from posthaste_lab.laws.findings import Finding
 from posthaste_lab.laws.operational import (
     Verdict,
     check,

@@ -13,10 +13,10 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Literal, NamedTuple
 
 from posthaste_lab.checks import non_negative
 from posthaste_lab.laws.differences import printed_differences
+from posthaste_lab.laws.findings import Finding, Found, Severity
 from posthaste_lab.laws.models import models_beside_measurements, open_model_findings, queueing_probability
 from posthaste_lab.laws.operational import TOLERANCE, Verdict, check, passes_of, servers_of
 from posthaste_lab.laws.reading import (
@@ -32,7 +32,6 @@ from posthaste_lab.laws.reading import (
     run_of,
 )
 
-Severity = Literal["error", "warning"]
 SPREAD_LEAST, SPREAD_MOST = 0.02, 50.0  # coefficients of variation beyond which a variance is in another unit
 PERCENTILE = re.compile(r"(?:(?P<of>.*)_)?(?:p(?P<share>\d+(?:[._]\d+)?)|max)(?:_(?P<unit>s|ms|us|ns))?$")
 SHARE = re.compile(r"(^|_)share(_pct)?$|^share_")
@@ -42,18 +41,6 @@ VARIATION = re.compile(r"variation")
 INTERVALS = re.compile(
     r"interval|(^|_)(low|high|lower|upper|ci|ci95|stderr|significant)($|_)|standard_error|confidence"
 )
-
-
-class Finding(NamedTuple):
-    """Something impossible or doubtful in a table. `row` counts from 0; None means the table as a whole.
-
-    An "error" contradicts a law; a "warning" may have an innocent explanation, which the message names.
-    """
-
-    row: int | None
-    law: str
-    severity: Severity
-    message: str
 
 
 def audit(table: Table, tolerance: float = TOLERANCE, units: Mapping[str, str] | None = None) -> list[Finding]:
@@ -111,9 +98,6 @@ def _is_number_or_missing(cell: str) -> bool:
     return True
 
 
-Found = list[tuple[str, Severity, str]]
-
-
 def _laws(row: Row, run: Run, tolerance: float, units: Mapping[str, str] | None) -> Found:
     found: Found = []
     for verdict in check(row, tolerance, units):
@@ -150,6 +134,8 @@ def _explained(verdict: Verdict, run: Run) -> tuple[str, Severity, str]:
         case "service time":
             text = f"throughput times service time keeps {verdict.observed:.3g} servers busy, of {verdict.expected:g}"
             return verdict.law, "error", f"{text}; the service time contains waiting"
+        case "answers without throughput":
+            return verdict.law, "error", verdict.message
         case "population":
             return verdict.law, "error", f"{verdict.message}: more than there are clients"
         case "response time":

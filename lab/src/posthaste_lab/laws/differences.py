@@ -5,13 +5,12 @@ reports do both.
 """
 
 import re
-from typing import Literal
 
+from posthaste_lab.laws.findings import Found
 from posthaste_lab.laws.reading import SECONDS, Row, Run, number_of, plain, rounding
 
 DIFFERENCE = re.compile(r"(abs_|absolute_|rel_|relative_)?(difference|diff)_(?P<unit>pct|s|ms|us|ns)$")
 OFF, OFF_LEAST = 0.05, 1e-3  # shares, of the difference and of the response time, that rounding may have left
-Found = list[tuple[str, Literal["error", "warning"], str]]
 
 
 def printed_differences(row: Row, run: Run) -> Found:

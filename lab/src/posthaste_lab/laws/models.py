@@ -7,17 +7,16 @@ one does not. And in M/M/m the probability of waiting is not the utilization, al
 
 import math
 import re
-from typing import Literal
 
 from posthaste_lab import queueing
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.laws.findings import Found
 from posthaste_lab.laws.operational import servers_of
 from posthaste_lab.laws.reading import Reading, Row, Run, run_of
 from posthaste_lab.queueing import UnstableQueue
 
 OPEN_MODEL = re.compile(r"^(\d+ ?x ?)?[MG]/[MGD]/(\d+|m|c)$|^(mm1|mmm|mg1|parallel_mm1|open)$", re.IGNORECASE)
 SATURATED = 0.9
-Found = list[tuple[str, Literal["error", "warning"], str]]
 
 
 def open_model_findings(row: Row, run: Run, tolerance: float) -> Found:

@@ -23,6 +23,7 @@ OVER = 0.01  # share by which a limit may be exceeded, because of clocks and edg
 RATE_UNCERTAIN = 0.01
 DEVIATIONS = 3.0  # standard deviations that chance explains, the same as in crates/load/src/laws.rs
 PRINTED_LAW = "interactive response time law as printed"
+NO_THROUGHPUT = "answers without throughput"
 Relative = Literal["measured", "larger"]
 
 
@@ -191,6 +192,23 @@ def _of_interactive(run: Run, tolerance: float) -> Verdict | None:
     return _interactive(run["population"], run["throughput"], think, response, answers, tolerance, told=told)
 
 
+def _of_no_throughput(run: Run, tolerance: float) -> Verdict | None:
+    """Checks a throughput of 0 beside a response time, which only answers have; a model may well have both."""
+    if not {"throughput", "response_time"} <= run.keys() or "arrival_rate" in run or run["throughput"].value != 0:
+        return None
+    x, r, n = run["throughput"], run["response_time"], run.get("population")
+    think_s = run["think_time"].high if "think_time" in run else 0.0
+    if r.value <= 0 or (n is None and x.high > 0):
+        return None
+    message = f"{x.column} is 0, and yet {r.column} is {r.printed:g}, which only answers have"
+    if n is None:
+        return Verdict(NO_THROUGHPUT, math.nan, 0.0, -math.inf, tolerance, False, message)
+    least = n.value / (r.high + think_s)
+    holds = x.high > 0 and least <= x.high * (1 + tolerance)
+    message = f"{message}; {n.column} {n.printed:g} would get {least:.3g} of them per second"
+    return Verdict(NO_THROUGHPUT, least, 0.0, -math.inf, tolerance, holds, message)
+
+
 def _of_printed_interactive(run: Run, tolerance: float) -> Verdict | None:
     """Checks what a table says that the law gives: it is computed, so that only rounding can be between them."""
     if not {"population", "throughput", "law_response"} <= run.keys() or run["throughput"].value <= 0:
@@ -345,6 +363,7 @@ def passes_of(run: Run) -> Reading:
 
 LAWS: tuple[Callable[[Run, float], Verdict | None], ...] = (
     _of_interactive,
+    _of_no_throughput,
     _of_printed_interactive,
     _of_little_in_system,
     _of_little_in_queue,

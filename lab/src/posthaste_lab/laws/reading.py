@@ -237,6 +237,8 @@ def _as_laws_mean_it(row: Row, run: Run) -> Run:
     if served is not None:
         answers = served + (errors or 0.0)
         run.setdefault("answers", Reading(answers, 0.0, answers, "", "answers"))
+    if errors and served == 0:
+        run.pop("throughput", None)  # it counts no errors, and nothing else took the time of these answers
     if errors and served and "throughput" in run and "response_all_mean_s" in row:
         x, all_of_served = run["throughput"], (served + errors) / served
         run["throughput"] = x._replace(value=x.value * all_of_served, half=x.half * all_of_served)

@@ -137,7 +137,7 @@ def batch_server(
 
 
 def batch_times(
-    sizes: IntArray, batch_time: float, request_time: float, bends: Sequence[tuple[float, float]]
+    sizes: IntArray | FloatArray, batch_time: float, request_time: float, bends: Sequence[tuple[float, float]]
 ) -> FloatArray:
     """Returns the times of batches of these sizes: a straight line, corrected by `bends`.
 

@@ -9,7 +9,6 @@ added up in logarithms.
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import logsumexp
 
 from posthaste_lab.checks import FloatArray, bounded, count, positive
 
@@ -60,25 +59,29 @@ def machine_repair(machines: int, repairers: int, failure_rate: float, repair_ra
     breaking = (population - down[:-1]) * failure
     mending = np.minimum(down[1:], crew) * repair
     log_weights = np.concatenate([[0.0], np.cumsum(np.log(breaking) - np.log(mending))])
-    p = np.exp(log_weights - logsumexp(log_weights))
-    mean_jobs, mean_queue = float(p @ down), float(p @ np.maximum(down - crew, 0))
+    p = np.exp(log_weights - log_weights.max())
+    p /= p.sum()  # not by logarithms: of a million states theirs have few digits left
+    mean_jobs = min(float(population), float(p @ down))  # sums leave some digits too much
+    mean_queue = float(p @ np.maximum(down - crew, 0))
     throughput = float(p[1:] @ mending)
+    mean_up = throughput / failure  # as the rest of those that are down it would be lost in rounding, or negative
     # A machine that breaks sees a state with a probability proportional to the machines still up in it.
-    seen = p[:-1] * breaking / throughput
+    seen = p[:-1] * breaking
+    seen /= seen.sum()
     return MachineRepair(
         machines=population,
         repairers=crew,
         failure_rate=failure,
         repair_rate=repair,
         throughput=throughput,
-        utilization=min(1.0, throughput / (crew * repair)),  # sums leave some digits too much
-        availability=(population - mean_jobs) / population,
+        utilization=min(1.0, throughput / (crew * repair)),
+        availability=mean_up / population,
         p0=float(p[0]),
-        p_wait=float(seen[crew:].sum()),
+        p_wait=min(1.0, float(seen[crew:].sum())),
         mean_jobs=mean_jobs,
         var_jobs=float(p @ (down - mean_jobs) ** 2),
         mean_queue=mean_queue,
-        mean_up=population - mean_jobs,
+        mean_up=mean_up,
         mean_response=mean_jobs / throughput,
         mean_wait=mean_queue / throughput,
         probabilities=p,

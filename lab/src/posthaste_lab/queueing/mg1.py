@@ -7,23 +7,24 @@ distribution. Jain, chapter 31; Bolch et al., 2nd ed., section 6.3; variances by
 (Bertsimas and Nakazato, Operations Research 43, 1995).
 """
 
-import cmath
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import expm1, log1p
 from scipy.stats import nbinom, poisson
 
 from posthaste_lab.checks import FloatArray, non_negative, positive
-from posthaste_lab.errors import BadArgument, UnstableQueue
+from posthaste_lab.errors import UnstableQueue
 from posthaste_lab.queueing.open_queue import OpenQueue
 
 # Euler's summation of the inversion integral: 38 terms and 12 averaged partial sums give 7 digits of a
 # probability (Abate and Whitt, ORSA Journal on Computing 7, 1995); a constant service time costs some of them.
 EULER_TERMS, EULER_AVERAGED, EULER_SHIFT = 38, 12, 18.4
-UTILIZATION_MOST = 1 - 1e-6  # above it percentiles are refused
-SCV_MOST = 1e6  # the same
+# Below this, a transform that differs little from 1 is summed up by its powers, 16 digits of it: long times near
+# saturation, and rare long services, are all in that difference.
+SERIES_BELOW, SERIES_TERMS = 0.1, 16
 
 
 @dataclass(frozen=True)
@@ -36,42 +37,42 @@ class _Gamma:
     grown: list[float] = field(default_factory=list)
     least_tail: float = 1e-6
 
-    def service(self, s: complex) -> complex:
-        """Laplace transform of the service time."""
-        if self.scv == 0:
-            return cmath.exp(-s * self.mean)
-        return cmath.exp(-cmath.log(1 + s * self.mean * self.scv) / self.scv)
+    def short_of_1(self, s: complex) -> complex:
+        """One less the Laplace transform of what remains of a service time that an arrival finds under way.
 
-    def wait(self, s: complex) -> complex:
-        """Laplace transform of the wait: Pollaczek and Khinchine's."""
-        idle = 1 - self.arrival_rate * self.mean
-        return idle * s / (s - self.arrival_rate + self.arrival_rate * self.service(s))
-
-    def _must_be_invertible(self) -> None:
-        """Raises BadArgument where the transform subtracts almost equal figures and loses digits.
-
-        That is so near saturation, and if almost all service times are next to nothing.
+        That transform is (1 - B(s)) / (s S), with B(s) that of a whole service time.
         """
-        if self.arrival_rate * self.mean > UTILIZATION_MOST:
-            raise BadArgument(
-                "arrival_rate", self.arrival_rate, "is too near to saturation for percentiles: at most 1 - 1e-6 of it"
-            )
-        if self.scv > SCV_MOST:
-            raise BadArgument("scv", self.scv, f"is too large for percentiles: at most {SCV_MOST:g}")
+        z = s * self.mean
+        if abs(z) * max(1.0, self.scv) < SERIES_BELOW:
+            total, term = 0j, 1 + 0j
+            for k in range(1, SERIES_TERMS + 1):
+                term *= -z * (1 + k * self.scv) / (k + 1)
+                total -= term
+            return total
+        exponent = -z if self.scv == 0 else -complex(log1p(z * self.scv)) / self.scv
+        return 1 + complex(expm1(exponent)) / z
+
+    def wait_beyond(self, s: complex) -> complex:
+        """Laplace transform of `wait_tail`: Pollaczek and Khinchine's."""
+        rho, short = self.arrival_rate * self.mean, self.short_of_1(s)
+        return rho * short / (s * (1 - rho + rho * short))
+
+    def response_beyond(self, s: complex) -> complex:
+        """Laplace transform of `response_tail`: the wait, and the service after it."""
+        wait = self.wait_beyond(s)
+        return wait + (1 - s * wait) * self.mean * (1 - self.short_of_1(s))
 
     def wait_tail(self, t: float) -> float:
-        self._must_be_invertible()
         if t == 0 or self.arrival_rate == 0:
             return self.arrival_rate * self.mean * float(t == 0)
-        return _invert(lambda s: (1 - self.wait(s)) / s, t)
+        return _invert(self.wait_beyond, t)
 
     def response_tail(self, t: float) -> float:
-        self._must_be_invertible()
         if t == 0:
             return 1.0
         if self.scv == 0:  # wait plus a constant: its distribution has a kink, which the inversion would round off
             return 1.0 if t < self.mean else self.wait_tail(t - self.mean)
-        return _invert(lambda s: (1 - self.wait(s) * self.service(s)) / s, t)
+        return _invert(self.response_beyond, t)
 
     def jobs(self, n: int) -> float:
         # The chain seen at departures, by the flows over each cut: every term is positive, so nothing cancels.

@@ -14,7 +14,8 @@ answer. Two rules keep the noise small:
 - Times of batches are drawn from shuffled decks that hold the whole distribution: otherwise a few long batches more or
   less would dominate the answer.
 
-The answer is right to about one percent where batch times hardly vary, to some five where their scv is 10.
+The answer is right to about one percent where batch times hardly vary (to two where servers slow each other down), and
+to some five where their scv is 10: that is the chance in so many requests.
 """
 
 import random
@@ -113,8 +114,8 @@ def batch_pool(
     With `batch_limit` = 1 servers, also a single one, always take at once, service times are exponential, `scv` and
     `shape` are ignored, and a request alone in the store counts as one that woke it. With a `turn_time` the throughput
     is then too high where servers and handling are busy all the time, by up to ten percent. With larger batches the
-    system is simulated, and the answer is right to about one percent, or some five where batch times vary much (an scv
-    of 10).
+    system is simulated, and the answer is right to about one percent, two where servers slow each other down, or some
+    five where batch times vary much (an scv of 10).
 
     Raises BadArgument for impossible figures.
     """

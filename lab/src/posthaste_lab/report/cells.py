@@ -6,9 +6,12 @@ Requests within a trial are not independent, so their number does not narrow the
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.figures import Row
-from posthaste_lab.experiments.results import Result, Run
+from posthaste_lab.experiments.omissions import FILE as OMISSIONS
+from posthaste_lab.experiments.results import Result, Run, read_run
 from posthaste_lab.experiments.tables import Level
 from posthaste_lab.stats import mean_interval
 
@@ -61,7 +64,12 @@ class Cell:
 def is_luck(name: str, trials: Iterable[Row]) -> bool:
     """Returns whether a figure is a percentile beyond which fewer than ten requests lie in any of these trials."""
     beyond = BEYOND.get(name, math.inf)
-    return any(float(trial.get("served", math.inf)) * beyond < BEYOND_LEAST * (1 - 1e-9) for trial in trials)
+    return any(are_few(float(trial.get("served", math.inf)) * beyond) for trial in trials)
+
+
+def are_few(beyond: float) -> bool:
+    """Returns whether so many requests beyond a percentile are too few to know it: single ones decide it then."""
+    return beyond < BEYOND_LEAST * (1 - 1e-9)
 
 
 def figure_of(results: Iterable[Result], read: Callable[[Result], float | None]) -> Figure | None:
@@ -75,6 +83,19 @@ def figure_of(results: Iterable[Result], read: Callable[[Result], float | None])
         return Figure(values[0], math.nan, math.nan, trials, values)
     interval = mean_interval(values)
     return Figure(interval.mean, interval.low, interval.high, trials, values)
+
+
+def read_finished(directory: Path, purpose: str) -> Run:
+    """Returns the run in `directory`, of which a page is to be made: `purpose` says so in an error.
+
+    Raises BadArgument when there is no run, or none of its trials is over and counts.
+    """
+    run = read_run(directory)
+    if not run.finished:
+        left_out = f" that its {OMISSIONS} does not leave out"
+        which = left_out if any(result.finished for result in run.results) else " yet"
+        raise BadArgument("DIR", str(directory), f"holds no finished trial{which}, so there is nothing to {purpose}")
+    return run
 
 
 def cells_of(run: Run) -> list[Cell]:

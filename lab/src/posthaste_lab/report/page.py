@@ -1,4 +1,7 @@
-"""Writes the report: one self-contained page, and beside it every chart as PNG and SVG and every table as CSV."""
+"""Writes the report: one self-contained page, and beside it every chart as PNG and SVG and every table as CSV.
+
+Of an earlier report in the same place nothing stays.
+"""
 
 import base64
 import io
@@ -10,12 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-from posthaste_lab.errors import BadArgument
 from posthaste_lab.experiments.journal import write_table
-from posthaste_lab.experiments.results import read_run, spoken_levels
+from posthaste_lab.experiments.results import spoken_levels
 from posthaste_lab.files import write_whole
-from posthaste_lab.report.cells import Cell, cells_of
+from posthaste_lab.report.cells import Cell, cells_of, read_finished
 from posthaste_lab.report.charts.style import styled
+from posthaste_lab.report.leftovers import replace_files
 from posthaste_lab.report.quantities import with_interval
 from posthaste_lab.report.sections import SECTIONS, ChartItem, Section, TableItem
 from posthaste_lab.report.verdict import Decision, decisions_of, overall
@@ -39,11 +42,9 @@ class Drawn:
 def write_report(directory: Path, out: Path | None = None) -> Path:
     """Writes the report of the run in `directory` to `out` (by default its `report`), and returns the page's path.
 
-    Raises BadArgument when there is no run, or none of its trials is over.
+    Raises BadArgument when there is no run, or none of its trials is over and counts.
     """
-    run = read_run(directory)
-    if not run.finished:
-        raise BadArgument("DIR", str(directory), "holds no finished trial yet, so there is nothing to report")
+    run = read_finished(directory, "report")
     target = out or directory / "report"
     for name in ("figures", "tables"):
         (target / name).mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,15 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
     )
     index = target / "index.html"
     write_whole(index, page)
+    replace_files(target, (name for section in sections for item in section.items for name in _files_of(item)))
     return index
+
+
+def _files_of(item: ChartItem | TableItem) -> list[str]:
+    """Returns the files that `_item` writes, by their paths in the report."""
+    if isinstance(item, TableItem):
+        return [f"tables/{item.name}.csv"]
+    return [f"figures/{item.name}.{ending}" for ending in ("png", "svg")]
 
 
 def _item(item: ChartItem | TableItem, target: Path) -> Drawn | TableItem:

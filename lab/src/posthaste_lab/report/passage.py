@@ -45,6 +45,15 @@ def of_time_in_tier(result: Result) -> Iterator[Verdict]:
     )
 
 
+def of_other_requests(measured_s: float | None, in_tier_s: float | None) -> bool:
+    """Returns whether the tier's mean response time is of other requests than its clients', which includes it.
+
+    Windows of a tier count whole or not at all, so what stalled at an edge of the measured time may be in one mean
+    only. False where either is not known.
+    """
+    return measured_s is not None and in_tier_s is not None and in_tier_s > measured_s * (1 + TOLERANCE)
+
+
 def _spells(record: Path) -> list[Spell]:
     with reading(record / WINDOWS):
         return [

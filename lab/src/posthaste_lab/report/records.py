@@ -17,7 +17,7 @@ from posthaste_lab.experiments.instants import Instants
 from posthaste_lab.experiments.results import Result
 from posthaste_lab.experiments.windows import ALL, WINDOWS
 from posthaste_lab.files import read_table, reading
-from posthaste_lab.report.cells import BEYOND_LEAST
+from posthaste_lab.report.cells import are_few
 
 # Events of a load generator about its own phases, which are not shown: the shading of the chart shows them already.
 PHASES = ("warm-up", "measured", "cool-down")
@@ -116,7 +116,7 @@ class Spread:
 
     def percentile_is_known(self, share: float) -> bool:
         """Returns whether at least ten requests lie beyond the percentile; otherwise single requests decide it."""
-        return self.total * (1 - share) >= BEYOND_LEAST * (1 - 1e-9)
+        return not are_few(self.total * (1 - share))
 
 
 def viewpoint(result: Result) -> tuple[list[Path], str] | None:

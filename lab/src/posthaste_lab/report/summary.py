@@ -6,11 +6,10 @@ The records are not copied; the summary says itself how far to trust it.
 from collections.abc import Iterable
 from pathlib import Path
 
-from posthaste_lab.errors import BadArgument
-from posthaste_lab.experiments.results import Run, read_run
+from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted, spoken
 from posthaste_lab.files import write_whole
-from posthaste_lab.report.cells import cells_of
+from posthaste_lab.report.cells import cells_of, read_finished
 from posthaste_lab.report.sections import TableItem
 from posthaste_lab.report.sections.design import design_section
 from posthaste_lab.report.sections.model import model_section
@@ -30,11 +29,9 @@ def write_summary(directory: Path, to: Path, note: str = "") -> None:
 def summary_of(directory: Path, note: str = "") -> str:
     """Returns the summary of the run in `directory`; `note` is an additional sentence on how it was run.
 
-    Raises BadArgument when there is no run, or none of its trials is over.
+    Raises BadArgument when there is no run, or none of its trials is over and counts.
     """
-    run = read_run(directory)
-    if not run.finished:
-        raise BadArgument("DIR", str(directory), "holds no finished trial yet, so there is nothing to sum up")
+    run = read_finished(directory, "sum up")
     return "\n\n".join(part for part in _parts(run, note) if part) + "\n"
 
 

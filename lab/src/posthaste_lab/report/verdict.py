@@ -3,21 +3,13 @@
 - A claim holds when the whole interval keeps its limits, and is refuted when the whole interval breaks one.
 - It is undecided in between: more repetitions would help.
 - It is also undecided for a percentile beyond which fewer than ten requests of a trial lie: longer trials would help.
-- It was not measured when no trial has its figure, which more repetitions do not change.
+- It was not measured when no trial has its figure, or the quick version has not its levels, which more repetitions do
+  not change.
 
 Ratios are compared on logarithms, where they are differences. The value that decides is a contrast of the means of
-cells: each cell of a side has the same weight, however many trials it has, and effects of other factors are not chance.
-Chance is the difference between repetitions:
-
-- Trials are run in blocks, each a repetition of every combination. The contrast is formed in each complete repetition,
-  and Student's interval is that of these contrasts. So effects of a repetition on all its trials add no noise to a
-  ratio, and are included in the interval of a mean; the cells need not have equal variances. It is the comparison of
-  paired observations (Jain 1991, section 13.4.1), of a randomized complete block design (Montgomery, Design and
-  Analysis of Experiments, chapter 4).
-- With fewer than three complete repetitions a ratio would have one degree of freedom. Then the variance within cells is
-  pooled over all of them, with r - 1 degrees of freedom from each (Jain 1991, chapter 20; Montgomery, chapter 3).
-  Effects common to a repetition make this interval of a ratio wider than necessary, but never narrower. That of a mean
-  would be narrower; therefore it is that of complete repetitions if there are two.
+cells (`stats.blocks`): each cell of a side has the same weight, however many trials it has, and effects of other
+factors are not chance. With fewer than three complete repetitions a ratio would have one degree of freedom, so its
+interval is then from the variance within cells. That of a mean is of complete repetitions if there are two.
 """
 
 import math
@@ -25,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from scipy import stats
+import numpy as np
 
 from posthaste_lab.experiments.columns import ALL
 from posthaste_lab.experiments.plan import make_plan
@@ -35,7 +27,8 @@ from posthaste_lab.experiments.spans import counted
 from posthaste_lab.experiments.tables import Claim, Level, same_level
 from posthaste_lab.report.cells import BEYOND_LEAST, TOO_FEW, Cell, is_luck
 from posthaste_lab.report.quantities import amount, digits, stated
-from posthaste_lab.stats import mean_interval
+from posthaste_lab.stats.blocks import block_contrast
+from posthaste_lab.stats.rounding import without_rounding
 
 CONFIDENCE = 0.95
 CUT = " (cut at 0)"
@@ -66,11 +59,18 @@ class Contrast(NamedTuple):
 
 
 def decisions_of(run: Run, cells: Sequence[Cell]) -> list[Decision]:
-    """Returns the decision on each claim; `cells` are those with a finished trial."""
+    """Returns the decision on each claim, at last those that a quick version leaves out.
+
+    `cells` are those with a finished trial.
+    """
     known = {cell.number for cell in cells}
     planned = {trial.cell: trial.levels for trial in make_plan(run.experiment).trials}
     empty = [Cell(number, levels, ()) for number, levels in planned.items() if number not in known]
-    return [decide(claim, [*cells, *empty]) for claim in run.experiment.claims]
+    dropped = [
+        _told_nothing(claim, "was not measured", "the quick version leaves out its levels")
+        for claim in run.experiment.dropped
+    ]
+    return [*(decide(claim, [*cells, *empty]) for claim in run.experiment.claims), *dropped]
 
 
 def decide(claim: Claim, cells: Sequence[Cell]) -> Decision:
@@ -116,7 +116,10 @@ def _with_doubts(decision: Decision, cells: Sequence[Cell]) -> Decision:
 
 
 def overall(decisions: list[Decision]) -> str:
-    """Returns the decision on the whole hypothesis in words."""
+    """Returns the decision on the hypothesis in words.
+
+    It is never called confirmed: claims may be of a part of it only.
+    """
     if not decisions:
         return "not decided by figures: no claim is about what was run"
     words = [decision.word for decision in decisions]
@@ -124,7 +127,7 @@ def overall(decisions: list[Decision]) -> str:
         return "refuted"
     if "was not measured" in words:
         return "not decided: a claim is about what was not measured"
-    return "undecided" if "is undecided" in words else "confirmed"
+    return "undecided" if "is undecided" in words else "its claims hold"
 
 
 def _of(where: dict[str, Level], cells: Sequence[Cell]) -> list[Cell]:
@@ -143,27 +146,14 @@ def _contrast(
         cell.number: {repetition: scale(value) for repetition, value in cell.by_repetition(figure).items()}
         for cell in cells
     }
-    whole = sorted(set.intersection(*(set(values) for values in known.values())))
-    if len(whole) >= whole_least:
-        sums = [sum(weights[cell] * values[repetition] for cell, values in known.items()) for repetition in whole]
-        over = mean_interval(sums, CONFIDENCE)
-        told = tuple(result.name for cell in cells for result in cell.results if result.repetition in whole)
-        return Contrast(over.mean, over.low, over.high, told)
-    told = tuple(result.name for cell in cells for result in cell.results if result.repetition in known[cell.number])
-    return Contrast(*_pooled({cell: list(values.values()) for cell, values in known.items()}, weights), told)
-
-
-def _pooled(known: dict[int, list[float]], weights: dict[int, float]) -> tuple[float, float, float]:
-    """Returns the contrast with its interval from the variance within cells, pooled over all of them."""
-    means = {cell: sum(values) / len(values) for cell, values in known.items()}
-    value = sum(weights[cell] * mean for cell, mean in means.items())
-    freedom = sum(len(values) - 1 for values in known.values())
-    if freedom == 0:
-        return value, math.nan, math.nan
-    squares = sum((each - means[cell]) ** 2 for cell, values in known.items() for each in values)
-    variance = squares / freedom * sum(weights[cell] ** 2 / len(values) for cell, values in known.items())
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
-    return value, value - half, value + half
+    value, low, high, whole = block_contrast(known, weights, whole_least, CONFIDENCE)
+    told = tuple(
+        result.name
+        for cell in cells
+        for result in cell.results
+        if result.repetition in (known[cell.number] if whole is None else whole)
+    )
+    return Contrast(value, low, high, told)
 
 
 def _limits(claim: Claim) -> str:
@@ -178,6 +168,11 @@ def _limits(claim: Claim) -> str:
     return " and ".join(limits)
 
 
+def _is_below(one: float, other: float) -> bool:
+    """Returns whether one figure is below the other by more than the rounding of sums and logarithms explains."""
+    return without_rounding(one - other, np.array([one, other])) < 0
+
+
 def _conclude(claim: Claim, contrast: Contrast) -> Decision:
     value, low, high, trials = contrast
     least = -math.inf if claim.at_least is None else claim.at_least
@@ -188,15 +183,16 @@ def _conclude(claim: Claim, contrast: Contrast) -> Decision:
 
     limit = _limits(claim)
     if math.isnan(low):
-        kept = "keeps to" if least <= value <= most else "does not keep to"
+        broken = _is_below(value, least) or _is_below(most, value)
+        kept = "does not keep to" if broken else "keeps to"
         why = f"{said(value)} {kept} {limit}, but one repetition has no interval"
         return Decision(claim, "is undecided", value, low, high, why, trials)
     cut = low < 0 and claim.than is None and claim.figure.endswith("_s")
     low = max(0.0, low) if cut else low  # Student's interval does not know that a time or a rate is not below 0
     word: Word = "is undecided"
-    if least <= low and high <= most:
+    if not (_is_below(low, least) or _is_below(most, high)):
         word = "holds"
-    elif high < least or low > most:
+    elif _is_below(high, least) or _is_below(most, low):
         word = "is refuted"
     why = f"measured {said(value)}, interval {said(low)} to {said(high)}{CUT if cut else ''}; claimed {limit}"
     return Decision(claim, word, value, low, high, why, trials)

@@ -2,11 +2,14 @@
 
 from posthaste_lab.experiments.clocks import unrelated
 from posthaste_lab.experiments.environment import FILE_SYSTEM
+from posthaste_lab.experiments.figures import response_of_all_s
+from posthaste_lab.experiments.journal import BUSY_AGAIN
 from posthaste_lab.experiments.links import BY_PAUSE
 from posthaste_lab.experiments.memory import in_memory
 from posthaste_lab.experiments.results import Run
 from posthaste_lab.experiments.spans import counted
 from posthaste_lab.report.laws import verdicts
+from posthaste_lab.report.passage import of_other_requests
 
 
 def warnings(run: Run) -> list[str]:
@@ -18,6 +21,15 @@ def warnings(run: Run) -> list[str]:
         )
     if run.plan["environment"].get("busy"):
         found.append("The machine was busy with something else when the run began, so its figures may be of both.")
+    if run.plan["environment"].get(BUSY_AGAIN):
+        found.append(
+            "A machine was busy with something else when the run was resumed, so what was run then may be of both."
+        )
+    if run.out_of_turn:
+        found.append(
+            f"Run out of turn, after trials that follow in the plan: {', '.join(run.out_of_turn)}. What had changed by "
+            "then is in their figures, and stands for a difference of the repetition that they complete."
+        )
     machines = run.plan["environment"]["hosts"]
     if care := in_memory(run.experiment, {name: told.get(FILE_SYSTEM, "") for name, told in machines.items()}):
         found.append(care)
@@ -53,6 +65,17 @@ def warnings(run: Run) -> list[str]:
     broken = sorted({result.name for result in run.finished for verdict in verdicts(result) if not verdict.holds})
     if broken:
         found.append(f"In {counted(len(broken), 'trial')} an operational law does not hold ({', '.join(broken)}).")
+    others = [
+        result.name
+        for result in run.finished
+        if of_other_requests(response_of_all_s(result.figures), result.figures.get("tier_response_mean_s"))
+    ]
+    if others:
+        found.append(
+            f"In {counted(len(others), 'trial')} ({', '.join(others)}) requests took longer in the tier on average "
+            "than their clients measured: windows of a tier count whole, and one at an edge of the measured time holds "
+            "a stall that the clients' times do not. So the stages are not those of the clients' requests."
+        )
     apart = {result.name: names for result in run.finished if (names := unrelated(result.directory))}
     if apart:
         parts = ", ".join(sorted(set().union(*apart.values())))

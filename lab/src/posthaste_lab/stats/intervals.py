@@ -16,6 +16,7 @@ from scipy import stats
 from posthaste_lab.checks import count, fraction, number, positive, quantile
 from posthaste_lab.checks import samples as checked
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.stats.rounding import mean_without_rounding, without_rounding
 
 SAMPLES_MAX = 1e18
 """More than anybody takes: what asks for them is a slip."""
@@ -105,7 +106,7 @@ def mean_interval(samples: Iterable[float], confidence: float = 0.95) -> MeanInt
     """
     values = checked("samples", samples, least=2)
     level = fraction("confidence", confidence)
-    mean, stdev = float(values.mean()), float(values.std(ddof=1))
+    mean, stdev = mean_without_rounding(values), without_rounding(float(values.std(ddof=1)), values)
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * stdev / math.sqrt(len(values))
     return MeanInterval(mean, mean - half, mean + half, stdev, len(values), level)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from posthaste_lab.checks import count, samples, sequence
 from posthaste_lab.errors import BadArgument
+from posthaste_lab.stats.rounding import without_rounding
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,17 @@ def merge_runs(means: Iterable[float], stdevs: Iterable[float], counts: Iterable
     if np.any(s < 0):
         raise BadArgument("stdevs", float(s.min()), "must not be negative")
     total = n.sum()
-    mean = float(n @ m / total)
+    mean = float(np.clip(n @ m / total, m.min(), m.max()))  # that of equal figures is theirs
     squares = float((n - 1) @ s**2 + n @ (m - mean) ** 2)
     within_freedom = (n - 1).sum()
+    stdev = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
+    within = math.sqrt(float((n - 1) @ s**2) / within_freedom) if within_freedom > 0 else 0.0
+    between = float(m.std(ddof=1)) if len(m) > 1 else 0.0
     return MergedRuns(
         mean=mean,
-        stdev=math.sqrt(squares / (total - 1)) if total > 1 else 0.0,
+        stdev=without_rounding(stdev, m),
         count=int(total),
         runs=len(m),
-        within_stdev=math.sqrt(float((n - 1) @ s**2) / within_freedom) if within_freedom > 0 else 0.0,
-        between_stdev=float(m.std(ddof=1)) if len(m) > 1 else 0.0,
+        within_stdev=without_rounding(within, m),
+        between_stdev=without_rounding(between, m),
     )

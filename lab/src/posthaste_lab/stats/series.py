@@ -31,8 +31,8 @@ class BatchMeans:
     """The mean of a correlated series, its interval, and the batches behind it. Unpacks to (low, high).
 
     `lag1` is the correlation of neighboring batches; `effective_n` the number of independent samples with the same
-    information as the series. `settled` is false when even the longest batches are correlated: the interval is too
-    narrow, and the run too short.
+    information as the series. `settled` says that this correlation is at most 0.1; otherwise the interval may be too
+    narrow. `correlated` says that it is beyond chance: then it is too narrow, and the run too short.
     """
 
     mean: float
@@ -43,6 +43,7 @@ class BatchMeans:
     lag1: float
     effective_n: float
     settled: bool
+    correlated: bool
     confidence: float
 
     @property
@@ -86,7 +87,8 @@ def batch_means(series: Iterable[float], batches: int | None = None, confidence:
         batch_size=size,
         lag1=lag1,
         effective_n=min(float(len(values)), variance / spread**2) if spread > 0 else float(len(values)),
-        settled=lag1 <= max(LAG_SMALL, 1.645 / math.sqrt(len(means))),
+        settled=lag1 <= LAG_SMALL,
+        correlated=lag1 > max(LAG_SMALL, 1.645 / math.sqrt(len(means))),
         confidence=level,
     )
 

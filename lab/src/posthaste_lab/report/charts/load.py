@@ -138,15 +138,16 @@ def highest_drawn(figures: Sequence[Figure | None]) -> float:
 
 
 def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
-    """Draws the throughput of a closed system without waiting: N over the round trip time at the lightest load.
+    """Draws the throughput of a closed system without waiting: N over the round trip time of a client that was alone.
 
-    In an open loop requests come by the clock, however long earlier ones take, so nothing is drawn.
+    Nothing is drawn where none was alone: clients of the first level may wait for each other there already. Nor for an
+    open loop, whose requests come by the clock, however long earlier ones take.
     """
     if any(result.figures.get("open_loop") for cell in cells for result in cell.results):
         return
     first = cells[0]
     response, population = first.figure("response_mean_s"), first.figure("population")
-    if response is None or population is None or response.mean <= 0:
+    if response is None or population is None or response.mean <= 0 or population.mean > 1:
         return
     think = figure_of(first.results, lambda result: kept_think_s(result.figures))
     slope = 1 / (response.mean + (think.mean if think else 0.0))
@@ -157,7 +158,7 @@ def _light_load(axis: Axes, cells: list[Cell], x: str) -> None:
         if here is not None and here.mean * slope <= 1.6 * highest:
             xs.append(float(cell.levels[x]))
             ys.append(here.mean * slope)
-    if len(xs) > 1:
+    if len(set(ys)) > 1:
         axis.plot(xs, ys, color=FAINT, linewidth=1.2, label="if nobody waited for another", zorder=1)
 
 

@@ -1,6 +1,9 @@
 """Charts of a fitted model and the measurements: the curve with its interval, and the trials' means with theirs.
 
-The open textbook models are drawn as well, as most people would have used them.
+The curve is that of the model as it was kept, which may know all points; it is dashed beyond the most clients that it
+knows. What a model that was fitted to the filled
+points alone says of the hollow ones is a mark beside each of these. The open textbook models are drawn as well, as most
+people would have used them.
 """
 
 import math
@@ -14,15 +17,17 @@ from posthaste_lab.fitting.model import CurvePoint
 from posthaste_lab.fitting.validation import Line
 from posthaste_lab.report.charts.style import INK, MIDDLE, legend_above, load_axis, new_figure, thousands
 from posthaste_lab.report.quantities import time_unit
+from posthaste_lab.stats import MeanInterval
 
 LABELS = 12  # most labels on the horizontal axis
 BAND = "#dcdcdc"
+BEYOND = (0, (6, 2))  # dashes of a curve
 ROOM = 1.12  # height of the plot, as a multiple of the highest point
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model to be drawn: its name, its curve, and measurements with the model's predictions."""
+    """A model to be drawn: its name, its curve, and measurements with predictions from some of them."""
 
     name: str
     curve: Sequence[CurvePoint]
@@ -57,8 +62,8 @@ def _draw(axis: Axes, fit: Fit, what: str, factor: float) -> None:
     if len(known) == len(answers):
         lows, highs = [(a.low or 0.0) * factor for a in answers], [(a.high or 0.0) * factor for a in answers]
         axis.fill_between(xs, lows, highs, color=BAND, linewidth=0, zorder=0.5)
-    axis.plot(xs, [a.value * factor for a in answers], color=INK, linewidth=1.3, label="model, with 95 % interval")
-    for calibrated, filled, label in ((True, INK, "measured, fitted to"), (False, "white", "measured, predicted")):
+    _curve(axis, xs, [answer.value * factor for answer in answers], sum(not each.extrapolated for each in fit.curve))
+    for calibrated, filled, label in ((True, INK, "measured"), (False, "white", "measured, held out")):
         lines = [line for line in fit.lines if line.calibrated is calibrated]
         if lines:
             measured = [line.throughput if what == "throughput" else line.response for line in lines]
@@ -73,8 +78,37 @@ def _draw(axis: Axes, fit: Fit, what: str, factor: float) -> None:
                 capsize=3.5,
                 label=label if what == "throughput" else None,
             )
-    top = max([line.throughput.mean if what == "throughput" else line.response.mean for line in fit.lines])
-    axis.set_ylim(0, ROOM * factor * max(top, *(answer.value for answer in answers)))
+    predicted = _predictions(axis, fit, what, factor)
+    top = max(_upper_end(line.throughput if what == "throughput" else line.response) for line in fit.lines)
+    axis.set_ylim(0, ROOM * max(factor * top, *(factor * answer.value for answer in answers), *predicted))
+
+
+def _curve(axis: Axes, xs: Sequence[int], ys: Sequence[float], known: int) -> None:
+    """Draws the curve, dashed from the last of its `known` points on, beyond which no clients were measured."""
+    axis.plot(xs[:known], ys[:known], color=INK, linewidth=1.3, label="model, with 95 % interval")
+    if known < len(xs):
+        beyond = slice(max(0, known - 1), None)
+        axis.plot(xs[beyond], ys[beyond], color=INK, linewidth=1.3, linestyle=BEYOND)
+
+
+def _upper_end(measured: MeanInterval) -> float:
+    """Returns how far up the plot must go for a measured mean: an interval of two repetitions may be of any width."""
+    half_width = measured.half_width if math.isfinite(measured.half_width) else 0.0
+    return measured.mean + min(half_width, measured.mean)
+
+
+def _predictions(axis: Axes, fit: Fit, what: str, factor: float) -> list[float]:
+    """Draws and returns what was predicted of the numbers of clients that were held out."""
+    held_out = [line for line in fit.lines if not line.calibrated]
+    answers = [
+        line.predicted.throughput_per_s.value if what == "throughput" else line.predicted.response_time_s.value
+        for line in held_out
+    ]
+    scaled = [answer * factor for answer in answers]
+    label = "predicted from the filled ones" if what == "throughput" else None
+    xs = [line.clients for line in held_out]
+    axis.plot(xs, scaled, marker="D", linestyle="", color=MIDDLE, markersize=4, zorder=3, label=label)
+    return scaled
 
 
 def _open_models(axis: Axes, fit: Fit, factor: float) -> None:

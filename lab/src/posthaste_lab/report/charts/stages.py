@@ -42,7 +42,7 @@ Read = Callable[[str], float | None]
 def stage_times(read: Read) -> dict[str, float]:
     """Returns the mean seconds of each stage; "outside" is the time that clients measured beyond the tier's.
 
-    It is never below 0 here: that the tier would take longer is a mistake, which `report.passage` finds.
+    It is never below 0 here: where the tier's is longer, the two are of other requests, as `report.passage` tells.
     """
     times = {stage: value for stage in STAGES[:-1] if (value := read(f"{stage}_mean_s")) is not None}
     seen, inside = read("response_mean_s"), read("tier_response_mean_s")

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure as Chart
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from posthaste_lab.factorial.plots import numbers
+
 INK, MIDDLE, FAINT = "#1b1b1b", "#6b6b6b", "#b9b9b9"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (6, 2, 1, 2)), (0, (1, 1)), (0, (8, 3, 2, 3, 2, 3)))
@@ -97,8 +99,7 @@ def _apart(axis: Axes, levels: list[float], labels: int) -> list[float]:
 
 def thousands(axis: Axes, which: str = "y") -> None:
     """Labels an axis with separators of thousands."""
-    side = axis.yaxis if which == "y" else axis.xaxis
-    side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"))
+    numbers(axis.yaxis if which == "y" else axis.xaxis)
 
 
 def legend_above(axis: Axes, columns: int = 3) -> None:

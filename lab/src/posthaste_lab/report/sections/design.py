@@ -18,8 +18,9 @@ from posthaste_lab.report.quantities import MU, digits, percent, time_unit
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem
 
 BLOCKED = (
-    " Each repetition was run as a block: what it does to all combinations alike is told apart from error and widens "
-    "the interval of the mean only."
+    " Each interval holds by itself: of twenty effects that do nothing, one is called significant. Each repetition was "
+    "run as a block: what it does to all combinations alike is told apart from error and widens the interval of the "
+    "mean only."
 )
 
 
@@ -42,7 +43,7 @@ def design_section(run: Run, cells: list[Cell]) -> Section | None:
         except BadArgument as error:
             section.paragraphs.append(f"Effects on {name} cannot be told ({transform}): {error}.")
             continue
-        turns = [_turns(cell, whole) for cell in cells]
+        turns = [_turns(run, cell, whole) for cell in cells]
         _show(section, effects, unit, name, "" if first else f"-{name}", turns, several=len(analyses) > 1)
     return section
 
@@ -89,9 +90,9 @@ def _combinations(run: Run) -> int:
     return len({trial["cell"] for trial in run.plan["trials"]})
 
 
-def _turns(cell: Cell, whole: list[int]) -> list[int]:
-    """Returns the places of a cell's trials in the order of the run, in these repetitions."""
-    by_repetition = {result.repetition: result.place for result in cell.results}
+def _turns(run: Run, cell: Cell, whole: list[int]) -> list[int]:
+    """Returns the turns of a cell's trials of these repetitions."""
+    by_repetition = {result.repetition: run.turns[result.name] for result in cell.results}
     return [by_repetition[repetition] for repetition in whole]
 
 
@@ -108,7 +109,8 @@ def _show(
     """Adds advice, table and charts of one analysis to the section."""
     # The advice is about the figure as measured, whatever transform was requested.
     section.paragraphs.append(f"Advice on the model{f' for {name}' if several else ''}: {effects.advice}.")
-    section.paragraphs.extend(note for note in effects.notes if note not in section.paragraphs)
+    notes = [f"{note[0].upper()}{note[1:]}." for note in effects.notes]
+    section.paragraphs.extend(note for note in notes if note not in section.paragraphs)
     source = f"trials.csv: {name}"
     repeated = effects.degrees_of_freedom > 0
     surely = (

@@ -6,33 +6,29 @@ fitted again to a few numbers of clients, and predicts the others.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from posthaste_lab.errors import BadArgument, BadFile
 from posthaste_lab.experiments.results import Run
-from posthaste_lab.experiments.spans import counted
 from posthaste_lab.fitting import read_model, validate
 from posthaste_lab.fitting.model import (
     FILE,
     Bottleneck,
-    Bounds,
     FittedModel,
-    Model,
+    IntervalValue,
     guessed_distribution,
     is_at_zero,
-    spoken,
+    unknown_misfit,
 )
 from posthaste_lab.fitting.observations import Observation, about_clients, observations
 from posthaste_lab.fitting.prediction import Prediction
-from posthaste_lab.fitting.system import PLAIN
 from posthaste_lab.fitting.validation import Line, Validation
-from posthaste_lab.fitting.words import SYSTEMS
+from posthaste_lab.fitting.words import FIGURES, SYSTEMS
 from posthaste_lab.report.cells import Cell
 from posthaste_lab.report.charts.model import Fit, model_chart
 from posthaste_lab.report.charts.style import left_out
 from posthaste_lab.report.quantities import PLUS_MINUS, digits, percent, time
+from posthaste_lab.report.sections.model_origin import Tried, basis, differences
 from posthaste_lab.report.sections.parts import EVENLY, ChartItem, Section, TableItem, few
 
 SHOWN_MAX = 4
@@ -40,42 +36,6 @@ OPEN_MODELS = (
     " M/M/1 and M/M/m, which stand beside it, are given the predicted throughput and the highest measured one as "
     "capacity: a closed system seen as an open one."
 )
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A model, its validation, and how many trials of each number of clients the run has.
-
-    The validation is None where too few numbers of clients or repetitions were measured for one. `chosen` are the
-    numbers of clients to which the model was to be fitted, if not to all.
-    """
-
-    model: Model
-    validation: Validation | None
-    trials: Mapping[int, int]
-    of_this_run: bool
-    chosen: tuple[int, ...] | None = None
-
-    @property
-    def name(self) -> str:
-        """The combination of levels of the model."""
-        return "" if not self.model.where else spoken(self.model).replace(",", ", ").replace("=", " = ")
-
-    @property
-    def fitted_to(self) -> dict[int, int]:
-        """The trials to which the model was fitted, by number of clients."""
-        return {point.clients: point.trials for point in self.model.points}
-
-    @property
-    def is_as_chosen(self) -> bool:
-        """Whether the model was fitted on purpose to some numbers of clients, and to all their trials."""
-        wanted = {clients: number for clients, number in self.trials.items() if clients in (self.chosen or ())}
-        return self.of_this_run and bool(wanted) and self.fitted_to == wanted
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the model was fitted to all that was measured, and to nothing else."""
-        return self.of_this_run and self.fitted_to == self.trials
 
 
 def model_section(run: Run, _cells: list[Cell]) -> Section | None:
@@ -95,7 +55,7 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
     )
     if about := about_clients(run):
         section.paragraphs.append(f"{about[0].upper()}{about[1:]}.")
-    section.paragraphs.extend([refused] if refused else _differences(fitted, few(tried, SHOWN_MAX), seen))
+    section.paragraphs.extend([refused] if refused else differences(fitted, few(tried, SHOWN_MAX), seen))
     if len(tried) > SHOWN_MAX:
         section.paragraphs.append(
             f"This is told of {SHOWN_MAX} of the {len(tried)} combinations, {EVENLY}; the tables have all of them."
@@ -110,10 +70,11 @@ def model_section(run: Run, _cells: list[Cell]) -> Section | None:
         section.items.append(
             ChartItem(
                 "model",
-                "Model and measurement. Filled points are those it was fitted to here, hollow ones those it predicted; "
-                "bars are 95 % intervals over trials. The gray band is where the mean of one further trial is to be "
-                f"expected, from {_basis(shown)}. Arrows: an open model's answer beyond the plot."
-                + left_out(SHOWN_MAX, len(validated), "combinations", EVENLY),
+                "Model and measurement; bars are 95 % intervals over trials. Diamonds are what a model fitted to the "
+                f"filled points alone says of the hollow ones. The line is the model of {FILE}, dashed beyond the most "
+                "clients that it was fitted to; in the gray band the mean of one further trial is to be expected, from "
+                f"{basis(shown)}. Arrows: an open model's answer "
+                "beyond the plot." + left_out(SHOWN_MAX, len(validated), "combinations", EVENLY),
                 f"{FILE}, trials.csv",
                 lambda: model_chart(fits),
             )
@@ -132,40 +93,6 @@ def _tried(run: Run, fitted: FittedModel, seen: list[Observation]) -> list[Tried
         chosen = None if fitted.calibrated_to is None else tuple(fitted.calibrated_to)
         tried.append(Tried(model, _validation(own), trials, of_this_run, chosen))
     return tried
-
-
-def _differences(fitted: FittedModel, tried: list[Tried], seen: list[Observation]) -> list[str]:
-    """Returns sentences on how the run differs from the model's: trials are added and omitted after a fit."""
-    if not tried[0].of_this_run:
-        return [f"{FILE} was fitted to a run of another experiment file, {fitted.title!r}: fit this one."]
-    said = [_difference(each) for each in tried if not each.is_whole]
-    missing = {repr(each.where) for each in seen if all(each.where != model.where for model in fitted.models)}
-    if missing:
-        said.append(f"Measured, and not in {FILE}: {counted(len(missing), 'combination')}. Fit again.")
-    return said
-
-
-def _difference(tried: Tried) -> str:
-    fitted = f"{f'With {tried.name}: ' if tried.name else ''}{FILE} was fitted to {_trials(tried.fitted_to)}"
-    if tried.is_as_chosen:
-        rest = {clients: number for clients, number in tried.trials.items() if clients not in tried.fitted_to}
-        return f"{fitted}, as was chosen; it does not know {_trials(rest)}."
-    return f"{fitted}, and what was measured and counts by now are {_trials(tried.trials)}: fit again."
-
-
-def _trials(by_clients: Mapping[int, int]) -> str:
-    """Returns the number of trials and their numbers of clients, in words."""
-    if not by_clients:
-        return "none"
-    return f"{counted(sum(by_clients.values()), 'trial')} of {', '.join(map(str, sorted(by_clients)))} clients"
-
-
-def _basis(shown: list[Tried]) -> str:
-    """Returns what the models of a chart were fitted to, in words."""
-    if all(each.is_whole for each in shown):
-        return "all that was measured"
-    fitted = "; ".join(f"{_trials(each.fitted_to)}{f' with {each.name}' if each.name else ''}" for each in shown)
-    return fitted if shown[0].of_this_run else f"another experiment file's {fitted}"
 
 
 def _validation(seen: list[Observation]) -> Validation | None:
@@ -193,6 +120,8 @@ def _said(tried: Tried) -> list[str]:
     ]
     if guess := guessed_distribution(tried.model):
         said.append(f"{where}{guess[0].upper()}{guess[1:]}.")
+    if misfit := unknown_misfit(tried.model):
+        said.append(f"{where}{misfit}.")
     found = tried.validation
     if found is not None:
         fitted = ", ".join(str(line.clients) for line in found.lines if line.calibrated)
@@ -200,7 +129,8 @@ def _said(tried: Tried) -> list[str]:
         said.append(
             f"{where}Fitted to {fitted} clients, it is off by {percent(found.throughput.error)} of the throughput and "
             f"{percent(found.response.error)} of the mean response time on average at the others, which is {kept} the "
-            f"bounds of {percent(found.throughput.bound)} and {percent(found.response.bound)}{_loose(found)}."
+            f"bounds: {percent(found.throughput.taken)} and {percent(found.response.taken)} of them, which are "
+            f"{percent(found.throughput.bound)} and {percent(found.response.bound)} on average{_loose(found)}."
         )
     return said
 
@@ -225,7 +155,7 @@ def _loose(found: Validation) -> str:
     )
 
 
-def _bounds(bounds: Bounds | None) -> str:
+def _bounds(bounds: IntervalValue | None) -> str:
     return "" if bounds is None else f" (interval {percent(bounds.low)} to {percent(bounds.high)})"
 
 
@@ -288,7 +218,7 @@ def _error_figures(line: Line) -> dict[str, Any]:
 def _figures_table(tried: list[Tried]) -> TableItem:
     rows, raw = [], list[dict[str, Any]]()
     for each in tried:
-        for name in PLAIN:
+        for name in FIGURES[each.model.kind]:
             value = getattr(each.model.figures, name)
             bounds = each.model.intervals.get(name)
             write = time if name.endswith("_s") else digits

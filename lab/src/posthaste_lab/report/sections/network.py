@@ -18,7 +18,7 @@ FIGURES = ("request_bytes_mean", "answer_bytes_mean", "sent_bytes_per_s", "recei
 
 def network_section(run: Run, cells: list[Cell]) -> Section | None:
     """Returns bytes of each combination, and the throughput that they allow; None where they were not counted."""
-    loads = [load for cell in cells if (load := _load(run, cell)) is not None]
+    loads = [load for cell in cells if (load := _traffic(run, cell)) is not None]
     if not loads:
         return None
     linked = [load for load in loads if load.link is not None]
@@ -27,7 +27,7 @@ def network_section(run: Run, cells: list[Cell]) -> Section | None:
 
 
 @dataclass(frozen=True)
-class Load:
+class Traffic:
     """Means of a combination: bytes of a request and an answer, sent and received per second; its link in bits/s."""
 
     cell: Cell
@@ -47,12 +47,12 @@ class Load:
         return bits_per_s / 8 / max(self.request, self.answer)
 
 
-def _load(run: Run, cell: Cell) -> Load | None:
+def _traffic(run: Run, cell: Cell) -> Traffic | None:
     means = [figure.mean for name in FIGURES if (figure := cell.figure(name)) is not None]
     if len(means) < len(FIGURES) or max(means) <= 0:
         return None
     request, answer, sent, received = means
-    return Load(cell, request, answer, sent, received, link_bits_per_s(run, cell.results[0]))
+    return Traffic(cell, request, answer, sent, received, link_bits_per_s(run, cell.results[0]))
 
 
 def link_bits_per_s(run: Run, result: Result) -> float | None:
@@ -67,7 +67,7 @@ def link_bits_per_s(run: Run, result: Result) -> float | None:
     return bits_per_s(rates[0]) * instances
 
 
-def _fullest(load: Load) -> str:
+def _fullest(load: Traffic) -> str:
     return (
         f"Of what its link carries in one direction the tier had {percent(load.used)} at most "
         f"({spoken_levels(load.cell.levels)}), headers of packets not counted; the link bears "
@@ -75,7 +75,7 @@ def _fullest(load: Load) -> str:
     )
 
 
-def _table(run: Run, loads: list[Load], *, linked: bool) -> TableItem:
+def _table(run: Run, loads: list[Traffic], *, linked: bool) -> TableItem:
     rows, raw = [], []
     for load in loads:
         link = load.link if linked else GIGABIT

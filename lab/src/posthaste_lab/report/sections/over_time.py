@@ -13,7 +13,7 @@ from posthaste_lab.report.quantities import PLUS_MINUS, digits, percent
 from posthaste_lab.report.records import Happening, Trace, events, trace
 from posthaste_lab.report.sections.parts import ChartItem, Section, TableItem, few
 from posthaste_lab.report.steady import Steadiness, steadiness
-from posthaste_lab.stats import batch_means, mser5
+from posthaste_lab.stats import BatchMeans, batch_means, mser5
 from posthaste_lab.stats.series import MSER_LEAST
 from posthaste_lab.stats.steadiness import STEADY_LEAST
 
@@ -220,6 +220,13 @@ def _events_table(run: Run) -> TableItem:
     return TableItem("events", "What took place during the measured time.", "trials/*/events.csv", heads, rows, raw)
 
 
+def _independent(means: BatchMeans) -> str:
+    """Returns in words whether the batches are independent, so that the interval is as wide as it has to be."""
+    if means.settled:
+        return "yes"
+    return "no: the trial is too short" if means.correlated else "not known: too few windows"
+
+
 def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
     """Returns intervals from batch means of each trial's windows, for runs with one repetition."""
     rows, raw = [], list[dict[str, Any]]()
@@ -229,8 +236,8 @@ def _batch_table(traced: list[tuple[Result, Trace]]) -> TableItem:
             continue
         means = batch_means(found.evenly(inside)[0])
         half = (means.high - means.low) / 2
-        settled = "yes" if means.settled else "no: the trial is too short"
-        rows.append([result.name, f"{digits(means.mean)} {PLUS_MINUS} {digits(half, 2)}", str(means.batches), settled])
+        told = f"{digits(means.mean)} {PLUS_MINUS} {digits(half, 2)}"
+        rows.append([result.name, told, str(means.batches), _independent(means)])
         raw.append({"trial": result.name, "mean_per_s": means.mean, "low": means.low, "high": means.high})
     return TableItem(
         "batch-means",

@@ -90,16 +90,17 @@ def _commands_table(run: Run) -> TableItem:
 
 def _trials_table(run: Run) -> TableItem:
     rows, raw = [], []
-    for result in sorted(run.results, key=lambda each: each.place):
+    for result in sorted(run.results, key=lambda each: run.turns[each.name]):
         levels = [str(level) for level in result.levels.values()]
         status = "finished" if result.finished else f"failed: {result.reason}"
         if result.omissions:
             status = "; ".join(f"left out, {each.says}: {each.reason}" for each in result.omissions)
         if result.losses:
             status += f"; records not whole: {'; '.join(result.losses)}"
-        rows.append([str(result.place), result.name, *levels, status])
-        raw.append({"place": result.place, "trial": result.name, **result.levels, "status": status})
+        turn = run.turns[result.name]
+        rows.append([str(turn), result.name, *levels, status])
+        raw.append({"turn": turn, "place": result.place, "trial": result.name, **result.levels, "status": status})
     heads = ["turn", "trial", *run.experiment.factors, "status"]
     return TableItem(
-        "trials", "All trials in the order they were run.", "plan.json, journal.csv, omit.toml", heads, rows, raw
+        "trials", "All trials in the order they were run.", "trials/*/trial.json, omit.toml", heads, rows, raw
     )

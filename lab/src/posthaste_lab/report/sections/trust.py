@@ -15,8 +15,8 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
     if judged:
         broken = [verdict for _, verdict in judged if not verdict.holds]
         section.paragraphs.append(
-            f"{len(judged) - len(broken)} of {len(judged)} checks hold, within {percent(judged[0][1].tolerance)} and "
-            "what the edges of the measured time explain."
+            f"{len(judged) - len(broken)} of {len(judged)} checks hold, within {_tolerances(judged)} and what the "
+            "edges of the measured time explain."
             + (" A figure that breaks a law is wrong, or means something else than its name." if broken else "")
         )
         section.items.append(_laws_table(judged))
@@ -24,6 +24,12 @@ def trust_section(run: Run, _cells: list[Cell]) -> Section | None:
     if generators:
         section.items.append(_generator_table(generators))
     return section if section.items else None
+
+
+def _tolerances(judged: list[tuple[Result, Verdict]]) -> str:
+    """Returns the tolerances of all checks in words: what is added up exactly has a smaller one than what is timed."""
+    least, *others = sorted({verdict.tolerance for _, verdict in judged})
+    return f"{percent(least)} to {percent(others[-1])}, by the law," if others else percent(least)
 
 
 def _laws_table(judged: list[tuple[Result, Verdict]]) -> TableItem:
@@ -34,13 +40,14 @@ def _laws_table(judged: list[tuple[Result, Verdict]]) -> TableItem:
     for law, all_of_it in worst.items():
         result, verdict = max(all_of_it, key=lambda pair: (not pair[1].holds, abs(pair[1].difference)))
         holds = sum(v.holds for _, v in all_of_it)
-        rows.append([law, f"{holds} of {len(all_of_it)}", result.name, percent(verdict.difference), verdict.message])
+        shares = percent(verdict.difference), percent(verdict.tolerance)
+        rows.append([law, f"{holds} of {len(all_of_it)}", result.name, *shares, verdict.message])
     raw = [
         {"trial": r.name, "law": v.law, "expected": v.expected, "observed": v.observed, "difference": v.difference,
-         "holds": v.holds}
+         "tolerance": v.tolerance, "holds": v.holds}
         for r, v in judged
     ]  # fmt: skip
-    heads = ["law", "holds in trials", "farthest off", "by", "there"]
+    heads = ["law", "holds in trials", "farthest off", "by", "tolerance", "there"]
     return TableItem("laws", "Operational laws on every trial.", "trials.csv", heads, rows, raw)
 
 
