@@ -8,7 +8,8 @@ export async function ask(method, path, body) {
   }
   let response;
   try {
-    response = await fetch(path, options);
+    // The page's own address may hold credentials, with which the browser would refuse to ask.
+    response = await fetch(new URL(path, location.origin), options);
   } catch {
     throw new Error("The server does not answer.");
   }

@@ -21,17 +21,23 @@ function tell(text, isError = false) {
   tell.timer = setTimeout(() => { notice.hidden = true; }, 8000);
 }
 
-// What a page needs: its parameter, its tier, whether it is still the one shown, to be run again, to say something.
+// What a page needs: its parameter, its tier, whether it is still the one shown, to be run again or once, to say something.
 function context(parameter) {
   const mine = ++shown;
   const isShown = () => mine === shown;
   const run = async (work) => {
     try {
       await work();
+      return true;
     } catch (error) {
       if (error instanceof LoggedOut) end(error);
       else if (isShown()) tell(error.message, true);
+      return false;
     }
+  };
+  // Until it has worked: the server may be starting again.
+  const once = async (work) => {
+    if (isShown() && !isLoggedOut && !await run(work)) setTimeout(() => once(work), 2000);
   };
   // Not while somebody is at `place`, which the work would renew. Whatever takes long is asked for less often: the
   // server has better things to do.
@@ -44,7 +50,7 @@ function context(parameter) {
     };
     round();
   };
-  return { parameter, tier, isShown, again, run, tell };
+  return { parameter, tier, isShown, again, once, run, tell };
 }
 
 // The page of an address, and the name behind it: `#/queues/a%2Fb` is that of one queue.

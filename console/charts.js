@@ -10,7 +10,17 @@ export function round(value) {
   return unit * [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10].find((step) => step * unit >= value * (1 - 1e-9));
 }
 
-// `lines` and `marks` have points [x, y], `bands` [x, low, high]; `from` and `to` are the ends of the x axis with what
+// The parts of a line between its gaps: a point whose y is null is one.
+export function parts(points) {
+  const found = [[]];
+  for (const point of points) {
+    if (point[1] === null) found.push([]);
+    else found.at(-1).push(point);
+  }
+  return found.filter((part) => part.length);
+}
+
+// `lines` and `marks` have points [x, y], `bands` [x, low, high]; a y of null is a gap in a line; `from` and `to` are the ends of the x axis with what
 // stands there; `unit` says a y. `name` of a line is its class: a (plain) or b (dashed).
 export function plot({ caption, unit, from, to, lines = [], bands = [], marks = [] }) {
   const heights = [
@@ -38,7 +48,12 @@ export function plot({ caption, unit, from, to, lines = [], bands = [], marks = 
     const outline = [...points.map(([x, low]) => [x, low]), ...back.map(([x, , high]) => [x, high])];
     picture.append(svg("polygon", { class: "band", points: joined(outline) }));
   }
-  for (const { name, points } of lines) picture.append(svg("polyline", { class: name, points: joined(points) }));
+  for (const { name, points } of lines) {
+    for (const part of parts(points)) {
+      // A point between two gaps is drawn as a line to itself, which is a dot.
+      picture.append(svg("polyline", { class: name, points: joined(part.length > 1 ? part : [...part, ...part]) }));
+    }
+  }
   for (const { x, y, name, says } of marks) {
     picture.append(svg("circle", { class: name, cx: across(x), cy: up(y), r: 4 }, svg("title", {}, says)));
   }

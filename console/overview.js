@@ -45,8 +45,8 @@ function view(windows, tier) {
     h("div", { class: "charts" },
       trace("requests per second", windows, count, { a: (window) => window.all.requests_per_s }),
       trace("response time: 99 % (plain) and median (dashed)", windows, micros, {
-        a: (window) => window.all.response.p99_us,
-        b: (window) => window.all.response.p50_us,
+        a: ({ all }) => (all.requests ? all.response.p99_us : null),
+        b: ({ all }) => (all.requests ? all.response.p50_us : null),
       }),
       trace("errors per second", windows, count, { a: (window) => window.all.errors / window.length_s })),
     h("h2", {}, "Kinds of request, last window"),
@@ -81,7 +81,7 @@ function path(all, stages) {
     }));
 }
 
-// Figures of the windows over time; `lines` are functions by the class of their line.
+// Figures of the windows over time; `lines` are functions by the class of their line, and null where there is none.
 function trace(caption, windows, unit, lines) {
   return plot({
     caption,

@@ -7,8 +7,7 @@ const PAGE = 100;
 const ACCOUNTS_SHOWN = 500;
 
 export async function accounts(main, at) {
-  const all = (await get("/v1/accounts")).accounts;
-  if (!at.isShown()) return;
+  let all = [];
   const place = h("div");
   const list = () => {
     const wanted = search.value.toLowerCase();
@@ -26,7 +25,10 @@ export async function accounts(main, at) {
     h("form", { role: "search", onsubmit: (event) => event.preventDefault() },
       h("label", {}, "Search (press /)", search)),
     place);
-  list();
+  at.once(async () => {
+    all = (await get("/v1/accounts")).accounts;
+    if (at.isShown()) list();
+  });
 }
 
 // What a tier knows of its clients differs: a column is shown where there is something for it.

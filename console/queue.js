@@ -28,7 +28,7 @@ export async function queue(main, at) {
   main.append(about, actions(name, at, refresh), sending(name, at, refresh), h("h2", {}, "Messages"),
     filter(asked, () => at.run(list)), messages);
   at.again(2000, about, describe);
-  await list();
+  at.once(list);
 }
 
 function facts(info) {

@@ -69,7 +69,11 @@ class Full(Refused):
 
 
 class Busy(Refused):
-    """Too many requests are waiting. The request did not happen, and may be tried again."""
+    """Too many requests are waiting. The request did not happen, and may be tried again.
+
+    Of a QDELETE, a QPURGE or a QREDRIVE a part may have happened: then the text says how many messages were removed or
+    moved ("at least …"), and the client does not repeat it by itself.
+    """
 
     word = "BUSY"
 

@@ -96,7 +96,7 @@ def _no_maintenance(of: type) -> dict[str, Any]:
 
 def may_repeat(request: Request[Any], error: PosthasteError) -> bool:
     """Returns whether to try again after this error."""
-    if isinstance(error, (Busy, NotConnected)):
+    if isinstance(error, NotConnected) or (isinstance(error, Busy) and "at least" not in str(error)):
         return True  # nothing happened
     return request.repeatable and isinstance(error, (ConnectionLost, StoreFailed))
 
