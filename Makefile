@@ -46,7 +46,7 @@ test: test-rust test-clients test-lab ## Run every test but the long campaigns (
 
 .PHONY: test-rust
 test-rust:
-	scripts/ensure-packages.sh psql=postgresql openssl=openssl pgbouncer=pgbouncer memcached=memcached
+	scripts/ensure-packages.sh initdb=postgresql openssl=openssl pgbouncer=pgbouncer memcached=memcached
 	@# Of the version that is there by now. Without it tests/scale_out.rs says that it skips.
 	scripts/ensure-packages.sh extension:plproxy=postgresql-%-plproxy || true
 	@# Without them no power fails in tests/faults, and they say so.
@@ -75,7 +75,7 @@ lab: ## Install the laboratory into .venv (posthaste-lab …)
 
 .PHONY: test-lab
 test-lab: lab
-	scripts/ensure-packages.sh psql=postgresql memcached=memcached
+	scripts/ensure-packages.sh initdb=postgresql memcached=memcached
 	@# Without it no part of an experiment runs on another machine, and the tests say that they skip.
 	scripts/ensure-packages.sh ssh=openssh-client sshd=openssh-server || true
 	scripts/python-env.sh .venv tests/clients/requirements.txt
@@ -130,7 +130,7 @@ crash: ## Kill the server again and again under load and account for every messa
 # One after another: a campaign wants the machine for itself. FAULT_SECONDS=n ends each of them after that time.
 .PHONY: faults
 faults: ## Kill, stop, cut and fill under load and account for every message (KILLS=1000, ONLY=name); rows in target/faults.md
-	scripts/ensure-packages.sh psql=postgresql memcached=memcached
+	scripts/ensure-packages.sh initdb=postgresql memcached=memcached
 	scripts/ensure-packages.sh mkfs.ext4=e2fsprogs || true
 	$(if $(ONLY),,LIVES=$(LIVES) cargo test --release --locked -p posthaste-server --lib --test embedded_crash crash -- --nocapture)
 	KILLS=$(or $(KILLS),1000) ROWS=$(abspath $(TARGET))/faults.md \
@@ -138,13 +138,13 @@ faults: ## Kill, stop, cut and fill under load and account for every message (KI
 
 .PHONY: soak
 soak: ## Both stores and the cache at full speed for MINUTES=60, which must leave them as large as they were; target/soak.md
-	scripts/ensure-packages.sh psql=postgresql memcached=memcached
+	scripts/ensure-packages.sh initdb=postgresql memcached=memcached
 	MINUTES=$(MINUTES) ROWS=$(abspath $(TARGET))/soak.md \
 	  cargo test --release --locked --test faults -- --nocapture soak::
 
 .PHONY: limits
 limits: ## Bear as much as is promised: connections, floods, queues, messages, waiting pops; rows in target/limits.md
-	scripts/ensure-packages.sh psql=postgresql
+	scripts/ensure-packages.sh initdb=postgresql
 	LIMITS=full ROWS=$(abspath $(TARGET))/limits.md \
 	  cargo test --release --locked --test limits -- --nocapture --test-threads 1 $(ONLY)
 

@@ -9,11 +9,12 @@
 --   3. rows of queues, by name;
 --   4. rows of messages, which are skipped when they are locked.
 --
--- A function that reads messages is VOLATILE, even if it changes nothing: a stable function uses the snapshot of its
--- caller, which may be older than a lock that it waits for. With it a part of the ring that was truncated meanwhile looks
--- empty, since TRUNCATE keeps no old versions, and the messages that were moved aside before that are not visible either.
--- For the same reason batches, requests that are sent alone and upkeep refuse any isolation level but READ COMMITTED. The
--- functions for single requests in experiments (0009 to 0014) do not check it.
+-- A function that reads messages is VOLATILE: a stable function uses the snapshot of its caller, which may be older
+-- than a lock that it waits for. With it a part of the ring that was truncated meanwhile looks empty, since TRUNCATE
+-- keeps no old versions, nor are those visible that were moved aside before. Only these may be STABLE: functions in SQL
+-- that are inlined into their caller's statement, as lanes are, and queues_since, whose caller's statement locks all
+-- parts of the table before it takes its snapshot. For the same reason batches, requests that are sent alone and upkeep
+-- refuse any isolation level but READ COMMITTED; those of experiments (0009 to 0014) do not.
 
 SET LOCAL search_path = posthaste;
 

@@ -11,7 +11,7 @@
 -- which the highest number is valid. No row is updated, and a lookup reads the last entry of an index, so it does not walk
 -- the dead rows that an open transaction keeps.
 --
--- Messages that enter a queue without that lock (SQL clients, dead letters, redrive, --batch 1) are noted in `room_taken`,
+-- Messages that enter a queue without that lock (SQL clients, dead letters, redrive, --pop-strategy) are noted in `room_taken`,
 -- which needs no waiting. The next batch subtracts them, and records up to which transaction it did, so that their dead
 -- rows are not walked again. A count does not see transactions that have not committed yet.
 --
@@ -246,10 +246,14 @@ COMMENT ON FUNCTION write_room_beside(bigint, bigint, bigint, bigint) IS
 CREATE FUNCTION forget_room_beside(most int) RETURNS void LANGUAGE sql AS $$
     DELETE FROM room_beside WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM room_beside WHERE transaction < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY transaction, queue_id, number LIMIT most FOR UPDATE SKIP LOCKED));
+    -- Of another cluster, where the database was dumped. A transaction to come must not find them.
+    DELETE FROM room_beside WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM room_beside WHERE transaction >= pg_snapshot_xmax(pg_current_snapshot())
         ORDER BY transaction, queue_id, number LIMIT most FOR UPDATE SKIP LOCKED))
 $$;
 COMMENT ON FUNCTION forget_room_beside(int) IS
-'Removes the rows of transactions that have ended, at most so many. Plan: room_beside_pkey; one Tid Scan.';
+'Removes the rows of transactions that have ended, and those of transactions to come, at most so many of each. Plan: room_beside_pkey, twice; Tid Scans.';
 
 CREATE FUNCTION refused_beside(op int, q queue, messages bigint, bytes bigint) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE

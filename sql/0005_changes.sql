@@ -37,7 +37,8 @@ BEGIN
         until_ms := now_ms() + 500;
         PERFORM set_config('posthaste.moves_awaited_until', until_ms::text, true);
     END IF;
-    RETURN now_ms() <= until_ms;
+    -- The clock may have been set back.
+    RETURN until_ms - now_ms() BETWEEN 0 AND 500;
 END $$;
 COMMENT ON FUNCTION may_await_moves() IS
 'Whether a POP may still wait for messages that are being moved, or for another one with its REQID: until half a second after the first POP of the transaction asked. The POPs of a batch share that time, since other batches wait for it. Plan: no table.';
@@ -183,7 +184,8 @@ END $$;
 COMMENT ON FUNCTION renew_leases(bigint, bigint, bigint[], "char"[], bigint[], bigint[]) IS
 'Makes the leases that this transaction has given at from_ms count from to_ms. They are found by when they end, since the lease times of the batch''s POPs and EXTENDs are known. Plan: message_aside_by_due.';
 
-CREATE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text) RETURNS SETOF answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION give_back(m message, at_ms bigint, delay_ms bigint, why text, again_ms bigint) RETURNS SETOF answer
+LANGUAGE plpgsql AS $$
 DECLARE
     home queue;
     grave bigint;
@@ -203,7 +205,11 @@ BEGIN
     IF m.deliveries >= home.dead_after THEN
         SELECT id INTO grave FROM queue WHERE name = home.dead_letter FOR KEY SHARE SKIP LOCKED;
     END IF;
-    IF grave IS NOT NULL THEN
+    IF grave IS NULL AND m.deliveries >= home.dead_after AND queue_named(home.dead_letter) IS NOT NULL THEN
+        -- Another transaction, which has not ended, may be deleting it. No account has these numbers, and nobody this receipt.
+        UPDATE message SET due_ms = least(again_ms, expires_ms), holder_id = CASE why WHEN 'nack' THEN -1 ELSE 0 END,
+            receipt = new_receipt() WHERE ring = 2 AND id = m.id;
+    ELSIF grave IS NOT NULL THEN
         UPDATE message SET queue_id = grave, due_ms = null, holder_id = null, receipt = null,
             first_queue = coalesce(first_queue, home.name), reason = why WHERE ring = 2 AND id = m.id;
         PERFORM note_arrival(grave, 1, octet_length(m.body));
@@ -223,8 +229,8 @@ BEGIN
         RETURN NEXT counted('returned', 1);
     END IF;
 END $$;
-COMMENT ON FUNCTION give_back(message, bigint, bigint, text) IS
-'Ends a lease without an ACK: the message is removed if its TTL is over, becomes a dead letter if that was its last delivery, or else can be read again, after a delay if one is given. Plan: queue_pkey, queue_name_key, message_aside_by_id; as note_arrival.';
+COMMENT ON FUNCTION give_back(message, bigint, bigint, text, bigint) IS
+'Ends a lease without an ACK: the message is removed if its TTL is over, becomes a dead letter if that was its last delivery, or else can be read again, after a delay if one is given. While another transaction may be about to delete the queue for dead letters, the message stays leased to nobody until again_ms, when this is tried again. Plan: queue_pkey, queue_name_key, message_aside_by_id; as note_arrival.';
 
 -- Queues as a whole ------------------------------------------------------------------------------------------------
 
@@ -239,7 +245,7 @@ COMMENT ON FUNCTION patience_left() IS
 CREATE FUNCTION note_wait(since timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('posthaste.waited',
-        (300 - patience_left() + (extract(epoch FROM clock_timestamp() - since) * 1000)::int)::text, true);
+        (300 - patience_left() + greatest((extract(epoch FROM clock_timestamp() - since) * 1000)::int, 0))::text, true);
 END $$;
 COMMENT ON FUNCTION note_wait(timestamptz) IS 'Subtracts the time since then from patience_left.';
 
@@ -283,7 +289,8 @@ BEGIN
                 waits_since := clock_timestamp();
                 patience_ends := waits_since + patience_left() * interval '1 ms';
             END IF;
-            IF clock_timestamp() > patience_ends THEN
+            -- The clock may have been set back.
+            IF clock_timestamp() NOT BETWEEN waits_since AND patience_ends THEN
                 RETURN null;
             END IF;
             PERFORM pg_sleep(0.002);
@@ -553,7 +560,8 @@ BEGIN
         END IF;
         IF due.expires_ms <= due.due_ms OR due.holder_id IS NOT NULL AND due.deliveries >= due.dead_after THEN
             SELECT * INTO m FROM message WHERE ring = 2 AND id = due.id;
-            RETURN QUERY SELECT * FROM give_back(m, due.due_ms, 0, 'lease ran out');
+            RETURN QUERY SELECT * FROM give_back(m, due.due_ms, 0, CASE m.holder_id WHEN -1 THEN 'nack' ELSE 'lease ran out' END,
+                at_ms + 1000);
         ELSE
             ready := ready || due.tid;
             returned := returned + (due.holder_id IS NOT NULL)::int;
@@ -576,15 +584,11 @@ BEGIN
     DELETE FROM remembered_send WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM remembered_send WHERE ends_ms BETWEEN from_ms AND at_ms ORDER BY ends_ms LIMIT most FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS forgotten = ROW_COUNT;
-    IF forgotten = most THEN
-        done_ms := from_ms;
-    END IF;
+    done_ms := CASE forgotten WHEN most THEN from_ms ELSE done_ms END;
     DELETE FROM remembered_pop WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM remembered_pop WHERE ends_ms BETWEEN from_ms AND at_ms ORDER BY ends_ms LIMIT most FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS forgotten = ROW_COUNT;
-    IF forgotten = most THEN
-        done_ms := from_ms;
-    END IF;
+    done_ms := CASE forgotten WHEN most THEN from_ms ELSE done_ms END;
     PERFORM forget_room_beside(most);
     RETURN NEXT ROW(null, 't', done_ms, null, null, null, null, null, null, null, at_ms, null, null, null, null, null,
         null)::answer;

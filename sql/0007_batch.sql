@@ -71,7 +71,7 @@ BEGIN
     WHEN 'n' THEN
         m := held(at_ms, account, a, b);
         IF m.id IS NOT NULL THEN
-            RETURN QUERY SELECT * FROM give_back(m, at_ms, c, 'nack');
+            RETURN QUERY SELECT * FROM give_back(m, at_ms, c, 'nack', at_ms + 1000);
         END IF;
         RETURN NEXT numbered(op, (m.id IS NOT NULL)::int);
     WHEN 'x' THEN
@@ -124,10 +124,10 @@ COMMENT ON FUNCTION one(bigint, smallint, int, "char", int, text, bigint, text, 
 'Does one request by the rules: s SEND, p POP, k PEEK, n NACK, x EXTEND, c QCREATE, u QPURGE, v QREDRIVE, i QINFO, l QLIST, b QBROWSE, t ACCOUNTS, r QREADABLE with NOTOWN. Plan: queue_pkey, account_name_key; as the functions of each; ACCOUNTS reads all of account_pkey.';
 
 CREATE FUNCTION took() RETURNS answer LANGUAGE sql AS $$
-    SELECT ROW(null, 'z', (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000000)::bigint, null, null,
-        null, null, null, null, null, null, null, null, null, null, null, null)::answer
+    SELECT ROW(null, 'z', (extract(epoch FROM greatest(clock_timestamp() - statement_timestamp(), '0')) * 1000000000)::bigint,
+        null, null, null, null, null, null, null, null, null, null, null, null, null, null)::answer
 $$;
-COMMENT ON FUNCTION took() IS 'How long the current statement has taken so far, in nanoseconds.';
+COMMENT ON FUNCTION took() IS 'How long the current statement has taken so far, in nanoseconds; 0 if the clock was set back meanwhile.';
 
 CREATE FUNCTION apply(
     given_ms bigint,

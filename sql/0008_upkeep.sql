@@ -21,9 +21,9 @@ DECLARE
     none boolean := true;
 BEGIN
     FOREACH queue_name IN ARRAY queue_names LOOP
-        CONTINUE WHEN NOT try_lock_name(queue_name);
         PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE SKIP LOCKED;
-        IF FOUND OR queue_named(queue_name) IS NULL THEN
+        -- The lock of a name is left to whoever keeps the row, who may create the queue anew.
+        IF FOUND OR queue_named(queue_name) IS NULL AND try_lock_name(queue_name) THEN
             none := false;
             RETURN NEXT queue_name;
         END IF;
@@ -32,15 +32,17 @@ BEGIN
         -- A row that is locked by one batch after another is never seen free: only a transaction that waits for it gets it.
         queue_name := queue_names[1 + floor(random() * cardinality(queue_names))];
         BEGIN
-            PERFORM lock_name(queue_name);
             PERFORM FROM queue WHERE name = queue_name FOR NO KEY UPDATE;
+            IF NOT FOUND THEN
+                PERFORM lock_name(queue_name);
+            END IF;
             RETURN NEXT queue_name;
         EXCEPTION WHEN lock_not_available OR SQLSTATE 'PHLCK' THEN
         END;
     END IF;
 END $$;
 COMMENT ON FUNCTION free_queues(text[], boolean) IS
-'Those of these queues whose names and rows no other transaction has locked, and those that do not exist. If all are locked, waits for one of them if it may, at most 1 s for its name and 1 s for its row. Plan: queue_name_key.';
+'Those of these queues whose names and rows no other transaction has locked, and those that do not exist. If all are locked, waits for one of them if it may, at most 1 s for its row, or for its name if it has none. Plan: queue_name_key.';
 
 CREATE FUNCTION locked_leases(given_ms bigint, named bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -83,10 +85,35 @@ COMMENT ON FUNCTION tell_news(bigint, text) IS
 
 -- The ring ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION is_dumped() RETURNS boolean LANGUAGE sql AS $$
-    SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pg_dump')
+CREATE FUNCTION dumps_elsewhere() RETURNS TABLE (transaction text, tables bigint) LANGUAGE sql
+SET search_path = posthaste, pg_temp AS $$
+    WITH locked AS (
+        SELECT l.virtualtransaction, l.granted, t.oid FROM pg_stat_activity AS a JOIN pg_locks AS l ON l.pid = a.pid
+            -- Tables alone, since others are locked for a moment now and then; 16384 is the lowest number that users' tables have.
+            LEFT JOIN pg_class AS t ON t.oid = l.relation AND t.oid >= 16384 AND t.relkind IN ('r', 'p')
+        WHERE a.datname = current_database() AND a.application_name = 'pg_dump')
+    SELECT l.virtualtransaction, (SELECT count(DISTINCT oid) FROM locked) FROM locked AS l
+    GROUP BY l.virtualtransaction
+    HAVING count(l.oid) > 0 AND bool_and(l.granted)
+        AND count(*) FILTER (WHERE l.oid IN ('message_0'::regclass, 'message_1'::regclass, 'message_aside'::regclass)) = 0
 $$;
-COMMENT ON FUNCTION is_dumped() IS 'Whether pg_dump is connected to this database, as any role. Every role can see that. Plan: no table.';
+COMMENT ON FUNCTION dumps_elsewhere() IS
+'The transactions of pg_dump in this database that have locked tables, but none with messages, and wait for no lock; and how many tables all that are called so have locked together. pg_dump locks everything that it is going to read first, and its parallel workers lock parts of that again. So if that number stays the same for a while, they are not going to read messages. Every role can see this. Plan: pg_class_oid_index.';
+
+CREATE FUNCTION is_dumped(elsewhere text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE session record;
+BEGIN
+    -- Within a transaction the view stays as it was read first.
+    PERFORM pg_stat_clear_snapshot();
+    FOR session IN SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pg_dump' LOOP
+        IF NOT EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = session.pid AND virtualtransaction = ANY(elsewhere)) THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END $$;
+COMMENT ON FUNCTION is_dumped(text[]) IS
+'Whether pg_dump is connected to this database, as any role, and might read messages: not in one of these transactions. Every role can see that. Plan: no table.';
 
 CREATE FUNCTION part_bytes(part regclass) RETURNS bigint LANGUAGE sql AS $$
     SELECT greatest(pg_relation_size(part), pg_table_size(part) / 16)
@@ -94,13 +121,23 @@ $$;
 COMMENT ON FUNCTION part_bytes(regclass) IS
 'The size of a part of the ring, by which it is turned: that of its rows, dead ones included, or a sixteenth of what it takes with the bodies that are stored outside of them. No read walks those, but only TRUNCATE gives back their space. Plan: no table.';
 
-CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
-LANGUAGE plpgsql
+CREATE FUNCTION kept_truncations() RETURNS bigint LANGUAGE sql AS $$
+    SELECT pg_stat_get_dead_tuples('pg_catalog.pg_class'::regclass) / 8
+$$;
+COMMENT ON FUNCTION kept_truncations() IS
+'About how many TRUNCATEs of a part have left what no vacuum could remove yet, by PostgreSQL''s statistics, which are a second late: each replaces eight rows of pg_class. While a transaction is held open elsewhere they add up, and whoever looks a part up walks all of its own: each next TRUNCATE, and each session after it. Plan: no table.';
+
+CREATE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text,
+    elsewhere text[] DEFAULT '{}', OUT said text) LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
     few constant int := 50;
     countable constant int := 20000;
+    -- Every so many truncations that are kept, the part is turned at bytes_min more, up to so many times. Together the turns
+    -- of a MiB then cost no more than twice what they cost without an open transaction, until that is reached.
+    truncations_each constant int := 1000;
+    times_max constant int := 16;
     -- How much is rewritten while all others wait, for some 20 ms.
     piece_bytes constant bigint := 4 << 20;
     now_part smallint := current_part();
@@ -127,7 +164,9 @@ BEGIN
         RETURN;
     ELSIF other_bytes = 0 THEN
         head := null;
-        IF current_bytes >= bytes_min THEN
+        IF current_bytes >= bytes_min
+            AND current_bytes >= bytes_min * least(1 + kept_truncations() / truncations_each, times_max)
+        THEN
             PERFORM nextval('ring_turn');
             UPDATE ring SET since_ms = now_ms();
             said := 'turned';
@@ -155,6 +194,10 @@ BEGIN
             AND (current_bytes < 8 * bytes_min OR current_bytes < 5 * live_bytes)
     THEN
         said := 'backlog in ' || other;
+        RETURN;
+    -- Asked before the lock too, for which all others wait.
+    ELSIF live = 0 AND is_dumped(elsewhere) THEN
+        said := 'pg_dump may be about to read ' || other;
         RETURN;
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
@@ -185,7 +228,7 @@ BEGIN
     -- Not truncated in the call that set the last messages aside: a transaction with a snapshot from before it and no lock
     -- yet, as pg_dump is for a moment, would see them nowhere. A pg_dump that is connected now may have such a snapshot.
     IF oldest IS NULL AND moved = 0 THEN
-        IF is_dumped() THEN
+        IF is_dumped(elsewhere) THEN
             said := 'pg_dump may be about to read ' || other;
             RETURN;
         END IF;
@@ -195,8 +238,8 @@ BEGIN
         said := format('eased %s, %s messages set aside', other, moved);
     END IF;
 END $$;
-COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text) IS
-'One step of turning the ring, to be called every now and then. If the part that is not appended to is empty and the other has bytes_min, appends to it from now on. Otherwise empties it, a piece of so many messages and 4 MiB at most in each call, once it is not being read any more: its first message is still the one of the last call (oldest and head are what that call returned); or once too little is left compared with the other part. Waits at most patience_ms for readers. Transactions held open elsewhere do not matter: TRUNCATE gives back the space of dead rows and their index entries at once. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
+COMMENT ON FUNCTION turn_ring(bigint, int, int, bigint, text, text[]) IS
+'One step of turning the ring, to be called every now and then. If the part that is not appended to is empty and the other has bytes_min, or a multiple of that if many truncations are kept, appends to it from now on. Otherwise empties it, a piece of so many messages and 4 MiB at most in each call, once it is not being read any more: its first message is still the one of the last call (oldest and head are what that call returned); or once too little is left compared with the other part. Waits at most patience_ms for readers. It is not emptied while pg_dump might read it, except in these transactions, as dumps_elsewhere gave them. TRUNCATE gives back the space of dead rows and their index entries at once, whatever transactions are held open elsewhere. Plan: reads the part up to 20,000 messages that are left, from the first one of the last call on (before version 14 from the beginning).';
 
 -- What is kept aside -------------------------------------------------------------------------------------------------
 
@@ -212,7 +255,7 @@ END $$;
 COMMENT ON FUNCTION entries_walked(regclass) IS
 'How many index entries of removed rows reads have met in a part so far, by PostgreSQL''s statistics, which are a second late. An entry counts once if the row can be removed, since it is left out from then on, and each time while an open transaction keeps the row. Plan: pg_index_indrelid_index.';
 
-CREATE FUNCTION rewrite_aside(patience_ms int) RETURNS text LANGUAGE plpgsql
+CREATE FUNCTION rewrite_aside(patience_ms int, elsewhere text[] DEFAULT '{}') RETURNS text LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET jit = off SET max_parallel_workers_per_gather = 0 SET synchronize_seqscans = off
 SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 DECLARE
@@ -243,8 +286,7 @@ BEGIN
         RETURN 'too much is kept aside';
     ELSIF walked - before < entries_of_its_own + held * entries_each THEN
         RETURN null;
-    ELSIF is_dumped() THEN
-        -- It may have a snapshot from before this and no lock yet: it would see nothing of what is aside.
+    ELSIF is_dumped(elsewhere) THEN
         RETURN 'pg_dump may be about to read message_aside';
     END IF;
     PERFORM set_config('lock_timeout', patience_ms::text, true);
@@ -253,15 +295,23 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         RETURN 'readers keep a lock on message_aside';
     END;
-    -- Whoever waits for this lock takes its snapshot afterwards, so it sees these messages again.
-    SELECT coalesce(array_agg(m), '{}') INTO kept FROM message AS m WHERE ring = 2;
-    TRUNCATE message_aside;
-    INSERT INTO message SELECT k.* FROM unnest(kept) AS k;
+    -- Whoever waits for this lock takes its snapshot afterwards, so it sees these messages again; except for pg_dump. One that
+    -- has connected meanwhile may have an older snapshot, which would show it nothing of what is aside. Then this is undone.
+    BEGIN
+        SELECT coalesce(array_agg(m), '{}') INTO kept FROM message AS m WHERE ring = 2;
+        TRUNCATE message_aside;
+        INSERT INTO message SELECT k.* FROM unnest(kept) AS k;
+        IF is_dumped(elsewhere) THEN
+            RAISE SQLSTATE 'PHDMP';
+        END IF;
+    EXCEPTION WHEN SQLSTATE 'PHDMP' THEN
+        RETURN 'pg_dump may be about to read message_aside';
+    END;
     PERFORM setval('posthaste.aside_walked', walked);
     RETURN format('rewrote message_aside, %s messages', cardinality(kept));
 END $$;
-COMMENT ON FUNCTION rewrite_aside(int) IS
-'To be called now and then: once reads have walked so many index entries of removed messages aside that it costs less to write the remaining ones anew, into empty indexes, does that. So reads of leased, returned, delayed, prioritized and SQL messages do not slow down more and more while an open transaction keeps what was removed. Not if more than 5,000 messages or 4 MiB remain, since all others wait meanwhile. Waits at most patience_ms for readers. Plan: as entries_walked; reads message_aside from end to end.';
+COMMENT ON FUNCTION rewrite_aside(int, text[]) IS
+'To be called now and then: once reads have walked so many index entries of removed messages aside that it costs less to write the remaining ones anew, into empty indexes, does that. So reads of leased, returned, delayed, prioritized and SQL messages do not slow down more and more while an open transaction keeps what was removed. Not if more than 5,000 messages or 4 MiB remain, since all others wait meanwhile, nor while pg_dump might read them, except in these transactions, as dumps_elsewhere gave them. Waits at most patience_ms for readers. Plan: as entries_walked; reads message_aside from end to end.';
 
 CREATE FUNCTION settled_id(patience_ms int) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp AS $$
@@ -362,13 +412,21 @@ CREATE UNLOGGED TABLE life (
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one)
 );
 
+CREATE FUNCTION highest_in_ring() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE WHEN pg_relation_size('posthaste.message_0') + pg_relation_size('posthaste.message_1') <= long_ring_bytes()
+        THEN (SELECT max(id) FROM message WHERE ring IN (0, 1)) END;
+END $$;
+COMMENT ON FUNCTION highest_in_ring() IS
+'The highest id in the ring; null if it holds nothing, or is long: then noted_floor tells of one, as soon as a middleware has looked for it. Plan: reads a short ring from end to end.';
+
 CREATE FUNCTION life() RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
 DECLARE
     known bigint := (SELECT number # tableoid::bigint FROM life);
     -- Read before the sequence: as that only grows, it is never behind by accident.
-    highest bigint := greatest(id_at(noted_floor()), (SELECT id FROM message_aside ORDER BY id DESC LIMIT 1));
+    highest bigint := greatest(id_at(noted_floor()), highest_in_ring(), (SELECT id FROM message_aside ORDER BY id DESC LIMIT 1));
 BEGIN
     -- Logical replication copies tables and no sequences. New messages would then be below the floors, where no read looks.
     IF highest > newest_id() THEN
@@ -383,7 +441,7 @@ BEGIN
     RETURN known;
 END $$;
 COMMENT ON FUNCTION life() IS
-'A number that stays the same until the server loses changes, is restored from a backup, or a dump is loaded in place of the database. Fails with PHSEQ if ids of messages would be used again. Plan: life, which has one row; as noted_floor; message_aside_by_id, backwards.';
+'A number that stays the same until the server loses changes, is restored from a backup, or a dump is loaded in place of the database. Fails with PHSEQ if ids of messages would be used again. Plan: life, which has one row; as noted_floor, highest_in_ring; message_aside_by_id, backwards.';
 
 CREATE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
@@ -396,6 +454,28 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 COMMENT ON FUNCTION meet_as(text, boolean, int) IS
 'log_in or meet, for the middleware: waits at most patience_ms for another transaction, then fails as refuse_locked_accounts. Plan: as log_in.';
+
+CREATE FUNCTION meet_all(names text[], logs_in boolean, patience_ms int) RETURNS int[] LANGUAGE plpgsql
+SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_sort = off SET enable_incremental_sort = off AS $$
+DECLARE
+    until timestamptz := clock_timestamp() + patience_ms * interval '1 ms';
+    numbers int[] := array_fill(NULL::int, ARRAY[cardinality(names)]);
+    wanted record;
+BEGIN
+    FOR wanted IN SELECT u.account_name, u.place FROM unnest(names) WITH ORDINALITY AS u(account_name, place) ORDER BY u.account_name LOOP
+        BEGIN
+            -- 0 would be for ever.
+            PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM until - clock_timestamp()) * 1000)::int::text, true);
+            numbers[wanted.place] := CASE WHEN logs_in THEN log_in(wanted.account_name) ELSE meet(wanted.account_name) END;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            NULL;
+        END;
+    END LOOP;
+    RETURN numbers;
+END $$;
+COMMENT ON FUNCTION meet_all(text[], boolean, int) IS
+'log_in or meet for each of these names, in their order, for the middleware; null for an account that another transaction keeps. Waits at most patience_ms for all of them together, and then 1 ms for each. Plan: as log_in.';
 
 CREATE FUNCTION log_in_all(names text[]) RETURNS bigint LANGUAGE plpgsql
 SET search_path = posthaste, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off

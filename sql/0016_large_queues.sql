@@ -3,7 +3,8 @@
 -- To remove millions of messages takes minutes. One transaction would hold the lock of the queue's row for all that time,
 -- and all users of the queue would wait. So a middleware's QPURGE or QDELETE of a large queue fails, and its batch is
 -- rolled back; the middleware sweeps the queue, a part in each transaction, and then repeats the request for what is left.
--- A QREDRIVE of many letters fails likewise, and is then done in parts.
+-- A QREDRIVE of many letters fails likewise, and is then done in parts. Requests that are too much together, though each
+-- may be done at once, fail in another way: they go in several batches.
 
 SET LOCAL search_path = posthaste;
 
@@ -23,13 +24,16 @@ DECLARE
     -- How many this transaction, which is a middleware's, removes so far.
     so_far bigint := coalesce(nullif(current_setting('posthaste.removed', true), ''), '0')::bigint + messages;
 BEGIN
-    IF so_far > emptied_at_once() THEN
+    IF messages > emptied_at_once() THEN
         PERFORM refuse_large(queue);
+    ELSIF so_far > emptied_at_once() THEN
+        RAISE EXCEPTION USING ERRCODE = 'PHSUM', MESSAGE = 'the requests of this transaction remove too many messages together',
+            DETAIL = (SELECT q.name FROM posthaste.queue q WHERE q.id = count_removal.queue);
     END IF;
     PERFORM set_config('posthaste.removed', so_far::text, true);
 END $$;
 COMMENT ON FUNCTION count_removal(bigint, bigint) IS
-'Counts messages that are going to be removed from a queue: fails if these and what this transaction has removed before are more than emptied_at_once. Plan: as refuse_large.';
+'Counts messages that are going to be removed from a queue: fails if they are more than emptied_at_once, as refuse_large, or if they are together with what this transaction has removed before, with PHSUM; DETAIL is the queue''s name. Plan: queue_pkey.';
 
 CREATE FUNCTION refuse_if_large(queue bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE held bigint;

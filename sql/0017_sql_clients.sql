@@ -12,7 +12,7 @@
 -- An argument from a column with a collation of its own brings that along, so names are compared as COLLATE "C" everywhere.
 -- At REPEATABLE READ and SERIALIZABLE a call may fail with 40001, like any statement that conflicts with another transaction.
 --
--- Rights. The seven functions run with the rights of the role that installed the schema (SECURITY DEFINER, with a fixed
+-- Rights. The eight functions run with the rights of the role that installed the schema (SECURITY DEFINER, with a fixed
 -- search_path), so that an application needs no right on any table and cannot break a rule of a queue:
 --     GRANT USAGE ON SCHEMA posthaste TO app;
 -- is enough, and without it a role can call nothing. Everything else in the schema is for its owner only; a middleware
@@ -276,8 +276,8 @@ END $$;
 COMMENT ON FUNCTION delete_queue(text) IS
 'Removes a queue with its messages, and returns how many these were. PHBSY while another transaction sends to it or takes from it. Requests that use the queue wait for the end of the transaction, those of a middleware for 30 s, so do not leave it open. Plan: queue_name_key; as remove_queue.';
 
-CREATE FUNCTION body_bytes_max() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 536870912 $$;
-COMMENT ON FUNCTION body_bytes_max() IS 'The largest body in bytes, the same as for RESP clients, which must be able to read the message.';
+CREATE FUNCTION body_bytes_max() RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT 524288000 $$;
+COMMENT ON FUNCTION body_bytes_max() IS 'The largest body in bytes: RESP clients must be able to read the message, and as text, in which a dump or psql has it, two bytes for each must fit into 1 GiB.';
 
 CREATE FUNCTION send(sender text, queue text, body bytea, recipient text DEFAULT null) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER

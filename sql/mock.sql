@@ -146,6 +146,10 @@ COMMENT ON FUNCTION pop_skip_locked IS 'Fixed: message 1. Plan: no table.';
 CREATE OR REPLACE FUNCTION meet_as(account_name text, logs_in boolean, patience_ms int) RETURNS int LANGUAGE sql AS $$ SELECT nextval('posthaste.account_id')::int $$;
 COMMENT ON FUNCTION meet_as IS 'The next number, for which the middleware asks once for each name. Plan: no table.';
 
+CREATE OR REPLACE FUNCTION meet_all(names text[], logs_in boolean, patience_ms int) RETURNS int[] LANGUAGE sql AS $$
+SELECT array_agg(nextval('posthaste.account_id')::int) FROM unnest(names) $$;
+COMMENT ON FUNCTION meet_all IS 'The next numbers. Plan: no table.';
+
 CREATE OR REPLACE FUNCTION upkeep(given_ms bigint, from_ms bigint, most int) RETURNS SETOF answer LANGUAGE plpgsql AS $$ BEGIN END $$;
 COMMENT ON FUNCTION upkeep IS 'Fixed: nothing is ever due. Plan: no table.';
 
@@ -155,6 +159,7 @@ COMMENT ON FUNCTION watch_news IS 'Fixed: no client waits. Plan: no table.';
 CREATE OR REPLACE FUNCTION tell_news(teller bigint, news text) RETURNS boolean LANGUAGE sql AS $$ SELECT false $$;
 COMMENT ON FUNCTION tell_news IS 'Fixed: no client waits. Plan: no table.';
 
-CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text, OUT said text)
+CREATE OR REPLACE FUNCTION turn_ring(bytes_min bigint, patience_ms int, piece int, INOUT oldest bigint, INOUT head text,
+    elsewhere text[] DEFAULT '{}', OUT said text)
 LANGUAGE sql AS $$ SELECT null::bigint, null::text, null::text $$;
 COMMENT ON FUNCTION turn_ring IS 'Fixed: the ring is empty. Plan: no table.';

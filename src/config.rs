@@ -19,10 +19,11 @@ use posthaste_load::stderr::complain;
 use posthaste_server::queue::choice::StoreChoice;
 use toml::de::{DeTable, DeValue};
 
-use crate::environment::{exclude, nearest, origin, with_environment, without_overruled};
+use crate::environment::{nearest, origin_of_refusal, with_environment};
 use crate::flags::Program;
 use crate::placed::{FileError, Placed, parse, plain};
 use crate::pools;
+use crate::precedence::{exclude, needed_of_file, without_overruled};
 use crate::queue::collector;
 use crate::reference::{NOT_IN_FILE, WITH_FILE};
 
@@ -90,11 +91,13 @@ pub(crate) fn program_of_flags() -> Command {
         Arg::new("config").long("config").value_name("FILE").value_parser(value_parser!(PathBuf)).global(true)
     };
     Program::command().mut_subcommands(|command| match command.get_name() {
-        name @ ("bench" | "admin" | "migrate") => {
-            let help =
-                format!("A file with values for options, in the table [{name}] and those of its parts");
-            command.arg(file().help(help))
+        "bench" => {
+            command.arg(file().help("A file with values for options, in tables such as [bench.queue]"))
         }
+        "admin" => {
+            command.arg(file().help("A file with values for options, in tables such as [admin.queues]"))
+        }
+        "migrate" => command.arg(file().help("A file with values for options, in the table [migrate]")),
         _ => command,
     })
 }
@@ -102,6 +105,9 @@ pub(crate) fn program_of_flags() -> Command {
 /// Reads the command line, the environment and the file.
 pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
     let Some((path, origin)) = config_path(&args) else { return parse_arguments(commands(), args) };
+    if let Some(help) = asked_for_help(&args) {
+        return Err(help);
+    }
     let shown = path.to_string_lossy();
     let text = fs::read_to_string(&path)
         .map_err(|error| Refusal::File(format!("{origin}cannot read {shown}: {error}")))?;
@@ -111,6 +117,12 @@ pub(crate) fn program(args: Vec<OsString>) -> Result<Program, Refusal> {
         flags.text = Some(text);
     }
     Ok(program)
+}
+
+/// Returns the help or the version, if the command line asks for it: whatever is wrong with the file.
+fn asked_for_help(args: &[OsString]) -> Option<Refusal> {
+    let error = commands().try_get_matches_from(args).err().filter(|error| !error.use_stderr())?;
+    Some(Refusal::Flags { error, origin: String::new() })
 }
 
 /// Reads the command line, the environment and this text of a file.
@@ -132,11 +144,21 @@ pub(crate) fn check(text: &str) -> Result<(), FileError> {
 
 fn parse_arguments(command: Command, args: Vec<OsString>) -> Result<Program, Refusal> {
     let refusal = |error: clap::Error| {
-        let origin = origin(&command, &args, &error.to_string());
+        let origin = origin_of_refusal(&command, &args, &error);
         Refusal::Flags { error, origin }
     };
-    let effective = without_overruled(command.clone(), &program_of_flags(), &args);
-    let matches = effective.try_get_matches_from(&args).map_err(refusal)?;
+    let bare = program_of_flags();
+    let effective = without_overruled(command.clone(), &bare, &args);
+    let mut complete = args.clone();
+    let matches = loop {
+        match effective.clone().try_get_matches_from(&complete) {
+            Ok(matches) => break matches,
+            Err(error) => match needed_of_file(&effective, &bare, &complete, &error) {
+                Some(needed) => complete = needed,
+                None => return Err(refusal(error)),
+            },
+        }
+    };
     Program::from_arg_matches(&matches).map_err(refusal)
 }
 
@@ -334,7 +356,7 @@ fn with_default(
         check_secret(key, text).map_err(|error| FileError::new(value.span().start, error))?;
     }
     let values: Vec<ClapStr> = values.into_iter().map(ClapStr::from).collect();
-    Ok(command.mut_arg(id, |arg: Arg| arg.default_values(values)))
+    Ok(command.mut_arg(id, |arg: Arg| arg.required(false).default_values(values)))
 }
 
 /// Checks a value that clap takes as text because it may hold a secret: clap would show a wrong value.
@@ -363,5 +385,19 @@ mod tests {
     fn every_command_shows_examples() {
         // The program itself lists its commands.
         assert_eq!(without_examples(&commands(), ""), [""]);
+    }
+
+    fn examples(command: &Command) -> Vec<String> {
+        let shown = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        shown.lines().map(str::to_owned).chain(command.get_subcommands().flat_map(examples)).collect()
+    }
+
+    /// A line that the help would break in two can be copied no more.
+    #[test]
+    fn every_example_fits_into_the_width_of_the_help() {
+        const WIDTH: usize = 100;
+        let wide: Vec<String> =
+            examples(&commands()).into_iter().filter(|line| line.chars().count() > WIDTH).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
     }
 }

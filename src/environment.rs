@@ -1,22 +1,21 @@
 //! Options in the environment: the variable of each option, which variables an error is about, and variables
 //! that look like options and are none. The last are reported, but not as errors: what else is in an
 //! environment is not ours to judge.
-//!
-//! This file also decides which of two options that exclude each other is in force, because clap does not
-//! rank where a value comes from: it refuses two options of which one comes from a variable, and treats a
-//! value of the file as a default, which excludes nothing.
 
-use std::cmp::Reverse;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
-use clap::builder::{BoolishValueParser, TypedValueParser as _};
-use clap::error::{ContextKind, ContextValue};
-use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, Command, Id};
+use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command};
+
+use crate::precedence::{change_at, is_off};
+use crate::requested::RequestedCommand;
 
 /// Prefix of every option's variable.
 const PREFIX: &str = "POSTHASTE";
+/// Values that turn off options which have others too, such as `--mock`.
+const OFF: [&str; 3] = ["off", "false", "no"];
 
 /// Gives every option of every command its variable.
 pub(crate) fn with_environment(program: Command) -> Command {
@@ -47,122 +46,55 @@ fn variable(prefix: &str, name: &str) -> String {
     format!("{prefix}_{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// Returns a prefix for an error that names options or repeats their values: the variables that they come
-/// from. It is empty if the command line gave them.
-pub(crate) fn origin(program: &Command, args: &[OsString], error: &str) -> String {
+/// Returns a prefix for an error of clap: the variables that the options in question come from. It is empty if the
+/// command line gave them.
+pub(crate) fn origin_of_refusal(program: &Command, args: &[OsString], error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        return origin(program, args, |long, _| needs_it(program, args, long));
+    }
+    // Not those of its text, which names options that were not given, such as in the usage.
+    let refused: Vec<&str> = [ContextKind::InvalidArg, ContextKind::PriorArg]
+        .into_iter()
+        .filter_map(|kind| error.get(kind))
+        .flat_map(|value| match value {
+            ContextValue::String(option) => vec![option.as_str()],
+            ContextValue::Strings(options) => options.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    origin(program, args, |long, _| refused.iter().any(|option| mentions(option, long)))
+}
+
+/// Returns whether nothing would be missing without the variable of this option.
+fn needs_it(program: &Command, args: &[OsString], long: &str) -> bool {
+    let path = RequestedCommand::parse(program, args).path;
+    let without = change_at(program.clone(), &path, &|command| {
+        command.mut_args(|arg| if arg.get_long() == Some(long) { arg.env(None::<&str>) } else { arg })
+    });
+    let tried = without.try_get_matches_from(args);
+    !tried.is_err_and(|error| error.kind() == ErrorKind::MissingRequiredArgument)
+}
+
+/// Returns a prefix for the error of a command: the variables of the options that it names, or whose values it repeats.
+/// It is empty if the command line gave them.
+pub(crate) fn origin_of_failure(program: &Command, args: &[OsString], error: &str) -> String {
+    origin(program, args, |long, value| mentions(error, long) || repeats(error, value))
+}
+
+/// Returns the variables in force whose option and value the error is about.
+fn origin(program: &Command, args: &[OsString], is_about: impl Fn(&str, &str) -> bool) -> String {
     let requested = RequestedCommand::parse(program, args);
-    let variables = requested.command(program).get_arguments().filter_map(|arg| {
+    let command = requested.command(program);
+    let variables = command.get_arguments().filter_map(|arg| {
         let (long, variable) = (arg.get_long()?, arg.get_env()?);
         let value = env::var_os(variable)?;
-        let is_meant = mentions(error, long) || repeats(error, &value.to_string_lossy());
+        // What a variable turns off is named by errors as a way out.
+        let turns_off = is_off(command, arg, &value) || OFF.iter().any(|off| value == *off);
+        let is_meant = is_about(long, &value.to_string_lossy()) && !turns_off;
         (is_meant && !requested.gives(arg)).then(|| variable.to_string_lossy().into_owned())
     });
     let variables: Vec<String> = variables.collect();
     if variables.is_empty() { String::new() } else { format!("{}: ", variables.join(", ")) }
-}
-
-/// Where an option's value comes from. Later ones take precedence.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Nowhere,
-    File,
-    Environment,
-    CommandLine,
-}
-
-/// Removes the variable and the file's value from options that are excluded by an option from a place of
-/// higher precedence. `bare` are the commands without either.
-pub(crate) fn without_overruled(program: Command, bare: &Command, args: &[OsString]) -> Command {
-    let requested = RequestedCommand::parse(&program, args);
-    let bare = requested.command(bare);
-    let bare_of = |arg: &Arg| bare.get_arguments().find(|bare| bare.get_id() == arg.get_id());
-    change_at(program, &requested.path, &|command| {
-        let source = |arg: &Arg| match arg.get_env().and_then(env::var_os) {
-            _ if requested.gives(arg) => Source::CommandLine,
-            // A switch that is off excludes nothing.
-            Some(value) if is_off(&command, arg, &value) => Source::Nowhere,
-            Some(_) => Source::Environment,
-            None if bare_of(arg)
-                .is_some_and(|bare| bare.get_default_values() != arg.get_default_values()) =>
-            {
-                Source::File
-            }
-            None => Source::Nowhere,
-        };
-        let mut sourced: Vec<(Source, &Arg)> =
-            command.get_arguments().map(|arg| (source(arg), arg)).collect();
-        sourced.sort_by_key(|(source, _)| Reverse(*source));
-        // An overruled option overrules nothing itself, so options of higher precedence are decided first.
-        let (mut kept, mut overruled) = (Vec::<(Source, &Arg)>::new(), Vec::new());
-        for (source, arg) in sourced {
-            let is_overruled =
-                kept.iter().any(|(before, other)| *before > source && exclude(&command, arg, other));
-            match bare_of(arg) {
-                Some(bare) if is_overruled => overruled.push(bare.clone()),
-                _ => kept.push((source, arg)),
-            }
-        }
-        overruled
-            .into_iter()
-            .fold(command.clone(), |command, bare| command.mut_arg(bare.get_id().clone(), |_| bare))
-    })
-}
-
-/// Returns whether a variable turns this switch off.
-fn is_off(command: &Command, arg: &Arg, value: &OsStr) -> bool {
-    matches!(arg.get_action(), ArgAction::SetTrue)
-        && BoolishValueParser::new().parse_ref(command, None, value).is_ok_and(|is_on| !is_on)
-}
-
-/// Returns whether two options of a command exclude each other.
-pub(crate) fn exclude(command: &Command, one: &Arg, other: &Arg) -> bool {
-    let excludes = |one: &Arg, other: &Arg| {
-        command.get_arg_conflicts_with(one).iter().any(|excluded| excluded.get_id() == other.get_id())
-    };
-    excludes(one, other) || excludes(other, one)
-}
-
-/// Changes the command at the end of this path of subcommands.
-fn change_at(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) -> Command {
-    match path {
-        [] => change(command),
-        [first, rest @ ..] => command.mut_subcommand(first, |sub| change_at(sub, rest, change)),
-    }
-}
-
-/// The command that is asked for, and the options that the command line itself gives it.
-struct RequestedCommand {
-    path: Vec<String>,
-    given: Vec<Id>,
-}
-
-impl RequestedCommand {
-    /// Has clap parse the command line, as it can tell an option's name from a value. Errors do not matter
-    /// here: they are reported when the command line is parsed again.
-    fn parse(program: &Command, args: &[OsString]) -> Self {
-        let mut requested = Self { path: Vec::new(), given: Vec::new() };
-        let Ok(matches) = program.clone().ignore_errors(true).try_get_matches_from(args) else {
-            return requested;
-        };
-        let mut matches = &matches;
-        while let Some((name, below)) = matches.subcommand() {
-            requested.path.push(name.to_owned());
-            matches = below;
-        }
-        let is_given = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-        requested.given = matches.ids().filter(is_given).cloned().collect();
-        requested
-    }
-
-    /// Returns this command among other ones.
-    fn command<'a>(&self, program: &'a Command) -> &'a Command {
-        self.path.iter().try_fold(program, |command, word| command.find_subcommand(word)).unwrap_or(program)
-    }
-
-    /// Returns whether the command line gives this option.
-    fn gives(&self, arg: &Arg) -> bool {
-        self.given.contains(arg.get_id())
-    }
 }
 
 /// Returns whether an error is about this option, and not about one whose name only begins with it.
@@ -174,10 +106,16 @@ fn mentions(error: &str, long: &str) -> bool {
     error.match_indices(&option).any(ends)
 }
 
-/// Returns whether an error repeats one of these values. Short ones are ignored, as they may be part of any text.
+/// Returns whether an error repeats one of these values: an address, a path, a file's name. Others, such as a level or a
+/// name, may be words of any sentence.
 fn repeats(error: &str, values: &str) -> bool {
     const LENGTH_MIN: usize = 5;
-    values.split(',').any(|value| value.len() >= LENGTH_MIN && error.contains(value))
+    let is_no_word = |value: &&str| value.len() >= LENGTH_MIN && value.contains(['.', ':', '/']);
+    let stands_alone = |(at, value): (usize, &str)| {
+        !error[..at].ends_with(char::is_alphanumeric)
+            && !error[at + value.len()..].starts_with(char::is_alphanumeric)
+    };
+    values.split(',').filter(is_no_word).any(|value| error.match_indices(value).any(stands_alone))
 }
 
 /// Reports variables that begin like those of this command and belong to no option of it or its parts. `args`
@@ -246,7 +184,7 @@ pub(crate) fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{commands, program_of_flags};
+    use crate::config::commands;
 
     fn reported(set: &[&str]) -> Vec<(String, Option<String>)> {
         reported_for(&["queue"], set)
@@ -309,37 +247,15 @@ mod tests {
         assert_eq!(reported(&of_service[2..3]).len(), 1, "a person wrote it");
     }
 
-    /// Returns whether the command that is asked for still has the variable of this option.
-    fn has_variable(command: &Command, args: &[OsString], long: &str) -> bool {
-        let requested = RequestedCommand::parse(command, args);
-        let arg = requested.command(command).get_arguments().find(|arg| arg.get_long() == Some(long));
-        arg.expect("an option").get_env().is_some()
-    }
-
-    #[test]
-    fn a_variable_gives_way_to_an_option_that_excludes_it_under_whatever_name() {
-        for (words, overruled, kept) in [
-            ("bench queue --duration 1s", "requests", "clients"),
-            ("bench --config file queue --duration 1s", "requests", "clients"),
-            ("bench cache -s h -p 11211", "connect", "port"),
-            ("bench cache --host h", "connect", "server"),
-            ("bench cache -n5", "requests", "clients"),
-        ] {
-            let args: Vec<OsString> =
-                ["posthaste"].into_iter().chain(words.split(' ')).map(OsString::from).collect();
-            let command = without_overruled(commands(), &program_of_flags(), &args);
-            assert!(!has_variable(&command, &args, overruled), "{words}");
-            assert!(has_variable(&command, &args, kept), "{words}");
-            assert!(has_variable(&commands(), &args, overruled));
-        }
-    }
-
     #[test]
     fn an_error_is_about_an_option_by_its_whole_name_or_a_value_that_is_no_accident() {
         assert!(mentions("invalid value 'x' for '--tls-cert <FILE>'", "tls-cert"));
         assert!(mentions("--tls-cert needs its --tls-key", "tls-key"));
         assert!(!mentions("--record-requests", "record"));
         assert!(repeats("0.0.0.0:7411 can be reached", "127.0.0.1:7411,0.0.0.0:7411"));
-        assert!(!repeats("at least 1", "1"));
+        assert!(!repeats("cannot use /tmp/a.toml2", "/tmp/a.toml"));
+        for word in ["1", "error", "posthaste"] {
+            assert!(!repeats("error: at least 1; is `posthaste queue` running there?", word), "{word}");
+        }
     }
 }

@@ -18,13 +18,17 @@ mod import;
 mod lab;
 mod logging;
 mod migrate;
+mod open_files;
 mod placed;
 mod pools;
+mod precedence;
 mod queue;
 mod reference;
+mod requested;
 mod resp;
 mod secret_file;
 mod secrets;
+mod signals;
 mod stdout;
 mod tier;
 mod web;
@@ -68,7 +72,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let origin = environment::origin(&config::commands(), &args, &error.to_string());
+            let origin = environment::origin_of_failure(&config::commands(), &args, &error.to_string());
             if logging::is_json() {
                 tracing::error!("{origin}{error}");
             } else {

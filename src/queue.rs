@@ -12,10 +12,9 @@ use posthaste_server::server::{Options, Server, StartError};
 
 use crate::config::Misuse;
 use crate::flags::{PoppingFlags, QueueFlags};
-use crate::tier::{
-    CommonFlags, catch_signals, legible, log_http_address, log_reload, report_stop, start_log,
-    wait_for_stop_signal,
-};
+use crate::open_files;
+use crate::signals::{catch_signals, wait_for_stop_signal};
+use crate::tier::{CommonFlags, legible, log_http_address, log_reload, report_stop, start_log};
 
 /// Default for the most requests that a worker takes at once.
 const BATCH: usize = 256;
@@ -24,7 +23,8 @@ const BATCH: usize = 256;
 pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
     start_log(&flags.run);
     let signals = catch_signals()?;
-    let options = options(flags).map_err(Misuse)?;
+    open_files::raise_limit();
+    let options = options(flags)?;
     let store = options.store.to_string(); // as it is shown: the flag may hold a password
     let server = Server::start(options).map_err(start_error)?;
     for address in server.running().addresses() {
@@ -38,7 +38,7 @@ pub(crate) fn run(flags: &QueueFlags) -> Result<(), Box<dyn Error>> {
 /// Converts the reason why the tier did not start; some are wrong usage.
 fn start_error(error: StartError) -> Box<dyn Error> {
     match error {
-        StartError::Unguarded(_) => Misuse(error.to_string()).into(),
+        StartError::Unguarded(..) => Misuse(error.to_string()).into(),
         StartError::Accounts(why) => format!("--accounts: {why}").into(),
         error => error.into(),
     }
@@ -49,26 +49,28 @@ fn common(flags: &QueueFlags) -> CommonFlags<'_> {
     CommonFlags { listen: &flags.listen, http: &flags.http, front: &flags.front, run: &flags.run }
 }
 
-fn options(flags: &QueueFlags) -> Result<Options, String> {
-    let store: StoreChoice = flags.store.parse().map_err(|error| format!("--store: {error}"))?;
+fn options(flags: &QueueFlags) -> Result<Options, Box<dyn Error>> {
+    let store: StoreChoice = flags.store.parse().map_err(|error| Misuse(format!("--store: {error}")))?;
     if flags.memory_limit.is_some() && !matches!(store, StoreChoice::Embedded(_) | StoreChoice::Memory) {
-        return Err(format!(
+        return Err(Misuse(format!(
             "--memory-limit is for stores of this process, embedded:DIR and memory:, not for {store}; MAXMSGS and \
              MAXBYTES of QCREATE limit single queues"
-        ));
+        ))
+        .into());
     }
     Ok(Options {
-        front: common(flags).options(|| run_note(flags, &store))?,
         accounts: (flags.accounts != "open").then(|| PathBuf::from(&flags.accounts)),
         workers: workers(flags, &store),
         batch: batch(flags),
-        unbatched: popping(&flags.popping, &store, batch(flags))?,
+        unbatched: popping(&flags.popping, &store, batch(flags)).map_err(Misuse)?,
         message_bytes_max: flags.max_message,
         line_requests_max: flags.line_limit,
         priority_kinds: flags.priority_line.clone(),
         memory_limit: flags.memory_limit,
         metrics_queues: flags.metrics_queues,
-        traces: flags.traces.as_deref().map(collector).transpose()?,
+        traces: flags.traces.as_deref().map(collector).transpose().map_err(Misuse)?,
+        // Last, as it looks up names: misuse is told first.
+        front: common(flags).options(|| run_note(flags, &store))?,
         store,
     })
 }

@@ -3,7 +3,8 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io;
+use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -11,9 +12,13 @@ use clap_mangen::Man;
 use posthaste_server::cache::placement::Hash;
 use posthaste_server::cache::rules::{Multiget, Reads, Writes};
 use posthaste_server::metrics;
+use posthaste_server::queue::postgres::strategy::{Backoff, PopStrategy};
+use posthaste_wire::command::Kind;
 
 use crate::config::{Misuse, commands};
 use crate::flags::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
+use crate::precedence::change_at;
+use crate::stdout::say;
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -31,23 +36,29 @@ const IN_BRACKETS: &str = "[default:";
 pub(crate) fn completions(flags: &CompletionsFlags) -> Done {
     let mut text = Vec::new();
     clap_complete::generate(flags.shell, &mut for_shells(commands()), "posthaste", &mut text);
-    print(&text)
+    say(&String::from_utf8(text)?)
 }
 
 /// Prepares the commands for completion: rules get their words, and files are offered only where one is
 /// wanted. Without that, shells offer files for every value that they know nothing about.
 fn for_shells(program: Command) -> Command {
-    let rules: [(&str, &[&str]); 4] = [
-        ("hash", &Hash::words()),
-        ("writes", Writes::WORDS),
-        ("reads", Reads::WORDS),
-        ("multiget", Multiget::WORDS),
+    let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    let strategies: Vec<String> = PopStrategy::ALL.iter().map(ToString::to_string).collect();
+    let backoffs: Vec<String> = Backoff::ALL.iter().map(ToString::to_string).collect();
+    let words: [(&[&str], &str, Vec<String>); 9] = [
+        (&["cache"], "hash", owned(&Hash::words())),
+        (&["cache"], "writes", owned(Writes::WORDS)),
+        (&["cache"], "reads", owned(Reads::WORDS)),
+        (&["cache"], "multiget", owned(Multiget::WORDS)),
+        (&["queue"], "priority_line", owned(Kind::NAMES)),
+        (&["queue"], "pop_strategy", strategies.clone()),
+        (&["queue"], "pop_backoff", backoffs.clone()),
+        (&["bench", "store"], "pop_strategy", strategies),
+        (&["bench", "store"], "pop_backoff", backoffs),
     ];
-    let program = program.mut_subcommand("cache", |cache| {
-        rules.into_iter().fold(cache, |cache, (option, words)| {
-            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            cache.mut_arg(option, |arg| arg.value_parser(PossibleValuesParser::new(words)))
-        })
+    let program = words.into_iter().fold(program, |program, (path, option, words)| {
+        let words = PossibleValuesParser::new(words);
+        change_at(program, path, &|command| command.mut_arg(option, |arg| arg.value_parser(words.clone())))
     });
     without_files(program)
 }
@@ -59,7 +70,8 @@ fn without_files(command: Command) -> Command {
             return arg;
         }
         match name {
-            "FILE" | "DIR" => arg,
+            // `open|FILE` too.
+            name if name.ends_with("FILE") || name == "DIR" => arg,
             "on|off" => arg.value_parser(["on", "off"]),
             _ => arg.value_hint(ValueHint::Other),
         }
@@ -72,7 +84,8 @@ pub(crate) fn man(flags: &ManFlags) -> Done {
     let mut program = for_pages(commands());
     program.build();
     if let Some(dir) = &flags.out {
-        return clap_mangen::generate_to(program, dir)
+        let written = std::fs::create_dir_all(dir).and_then(|()| write_manuals(&program, dir));
+        return written
             .map_err(|error| format!("cannot write manual pages to {}: {error}", dir.display()).into());
     }
     let mut command = &program;
@@ -81,9 +94,25 @@ pub(crate) fn man(flags: &ManFlags) -> Done {
             Misuse(format!("posthaste has no command {}; see posthaste --help", flags.command.join(" ")))
         })?;
     }
+    say(&manual(command)?)
+}
+
+/// Writes the manual pages of a command and of its parts.
+fn write_manuals(command: &Command, dir: &Path) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    std::fs::write(dir.join(format!("{name}.1")), manual(command)?)?;
+    command.get_subcommands().try_for_each(|part| write_manuals(part, dir))
+}
+
+/// Returns a command's manual page. Its examples stand as they are: neither broken, nor stretched, nor hyphenated.
+fn manual(command: &Command) -> io::Result<String> {
     let mut text = Vec::new();
-    Man::new(command.clone()).render(&mut text)?;
-    print(&text)
+    let source = concat!("posthaste ", env!("CARGO_PKG_VERSION"));
+    Man::new(command.clone()).source(source).render(&mut text)?;
+    let text = String::from_utf8(text).map_err(io::Error::other)?;
+    let with_examples =
+        |text: String, head: &str| text.replace(&format!("\n.SH EXTRA\n{head}\n"), "\n.SH EXAMPLES\n.nf\n");
+    Ok(["Example:", "Examples:"].into_iter().fold(text, with_examples))
 }
 
 /// Prepares the commands for manual pages: with their environment variables, and without a `help` command
@@ -100,15 +129,7 @@ pub(crate) fn run(flags: &ReferenceFlags) -> Done {
         Topic::Metrics => metrics::reference::page(),
         Topic::Config => file(&commands()),
     };
-    print(text.as_bytes())
-}
-
-/// Writes to stdout; a reader that closes the pipe early is no error.
-fn print(text: &[u8]) -> Done {
-    match std::io::stdout().write_all(text) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    say(&text)
 }
 
 /// Returns every option of every command as a page of the reference.

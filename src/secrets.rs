@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use posthaste_load::stderr::complain;
+use posthaste_server::queue::postgres::url::is_place;
 
 /// Variable in which PostgreSQL's own programs, and the store, look for a password that a URL does not have.
 const VARIABLE: &str = "PGPASSWORD";
@@ -42,6 +43,9 @@ fn without_password(argument: &str) -> Option<(String, OsString)> {
     let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"))?;
     let credentials = rest.split_once('@')?.0;
     let (user, password) = credentials.split_once(':').filter(|(user, _)| !user.contains(['/', '?']))?;
+    if is_place(password) {
+        return None; // which the reader of the URL will report
+    }
     let begin = argument.len() - rest.len();
     let shown = format!("{}{user}{}", &argument[..begin], &rest[credentials.len()..]);
     percent_decoded(password).map(|password| (shown, password))
@@ -88,6 +92,7 @@ mod tests {
             "postgres://app@db/x",
             "postgres://app:@db/x",
             "postgres://db:5432/x",
+            "postgres://db:5432/x?user=app@tenant",
             "postgres://app:%zz@db/x",
             "redis://app:sesame@db/x",
             "--note=a:b@c",

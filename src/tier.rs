@@ -1,4 +1,4 @@
-//! Shared by the commands that run a tier: signals, limits, addresses, and the options in a record.
+//! Shared by the commands that run a tier: its options from the flags, the options in a record, what its log and its exit code tell.
 
 use std::borrow::Cow;
 use std::env;
@@ -6,25 +6,19 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, available_parallelism};
+use std::thread::available_parallelism;
 
 use posthaste_server::front::accept::Endpoint;
-use posthaste_server::front::files;
 use posthaste_server::front::lifecycle::{Options, RunNote, Running, Stopped};
 use posthaste_server::front::quiet::QuietLimits;
 use posthaste_tls::{ServerFiles, TlsError};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
-use crate::config::commands;
+use crate::config::{Misuse, commands};
 use crate::environment::report_unknown;
-use crate::flags::{FrontFlags, MAX_CLIENTS, RunFlags, TlsFlags};
+use crate::flags::{FrontFlags, RunFlags, TlsFlags};
 use crate::logging;
+use crate::open_files::clients_that_fit;
 
 /// The flags that both tiers have.
 pub(crate) struct CommonFlags<'a> {
@@ -36,18 +30,22 @@ pub(crate) struct CommonFlags<'a> {
 
 impl CommonFlags<'_> {
     /// Returns the options of the tier's front; if a record is wanted, `note` describes this run in it.
-    pub(crate) fn options(&self, note: impl FnOnce() -> RunNote) -> Result<Options, String> {
-        // clap requires this for the flag, but not for a value from a file.
+    ///
+    /// # Errors
+    /// [`Misuse`], or an address that cannot be looked up: its name server may be away for now, so that is none.
+    pub(crate) fn options(&self, note: impl FnOnce() -> RunNote) -> Result<Options, Box<dyn Error>> {
+        // Here and not by clap, which would not count a value of the file, and would name --record alone.
         if self.run.record_requests && self.run.record.is_none() {
-            return Err("--record-requests needs a --record DIR to leave them in".into());
+            return Err(Misuse("--record-requests needs a --record DIR to leave them in".into()).into());
         }
         Ok(Options {
-            listen: self.listen.iter().map(|text| Endpoint::parse(text)).collect::<Result<_, _>>()?,
+            // Before the addresses: looking them up takes its time, and may fail.
+            tls: tls(&self.front.tls).map_err(Misuse)?,
+            listen: self.listen.iter().map(|text| looked_up("--listen", text)).collect::<Result<_, _>>()?,
             http: http(self.http)?,
             reuse_port: self.front.reuse_port,
-            tls: tls(&self.front.tls)?,
             threads: self.front.threads.unwrap_or_else(cores),
-            connections_max: clients_that_fit(self.front.max_clients, getrlimit(Resource::Nofile).maximum),
+            connections_max: clients_that_fit(self.front.max_clients),
             quiet_limits: QuietLimits { send: self.front.send_timeout.0, idle: self.front.idle_timeout.0 },
             slow: self.run.slow,
             window: self.run.window,
@@ -95,57 +93,10 @@ pub(crate) fn start_log(flags: &RunFlags) {
     report_unknown(&commands(), &env::args_os().collect::<Vec<_>>(), |text| tracing::warn!("{text}"));
 }
 
-/// Signals received, in order.
-pub(crate) struct CaughtSignals {
-    signals: Receiver<i32>,
-    /// Whether the tier waits for signals, which it does not during the start.
-    is_awaited: Arc<AtomicBool>,
-}
-
-/// Starts catching signals, before anything is opened: so a stop during the start is graceful too, and a
-/// second signal ends the program.
-pub(crate) fn catch_signals() -> io::Result<CaughtSignals> {
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let (sender, caught) = channel();
-    let is_awaited = Arc::new(AtomicBool::new(false));
-    let is_awaited_there = Arc::clone(&is_awaited);
-    Builder::new().name("signals".into()).spawn(move || pass_on(signals, &sender, &is_awaited_there))?;
-    raise_descriptor_limit();
-    Ok(CaughtSignals { signals: caught, is_awaited })
-}
-
-/// Passes signals on. A second one that asks for the end ends the program, since a user who asks twice does
-/// not want to wait.
-fn pass_on(mut signals: Signals, sender: &Sender<i32>, is_awaited: &AtomicBool) {
-    let mut is_ending = false;
-    for signal in signals.forever() {
-        if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
-            std::process::exit(128 + signal);
-        }
-        if signal != SIGHUP && !is_awaited.load(Ordering::Relaxed) {
-            tracing::info!(signal, "stopping as soon as it has started; a second signal ends it at once");
-        }
-        // Nobody receives while the tier stops.
-        let _ = sender.send(signal);
-    }
-}
-
-/// Logs where health and figures are served, if they are.
+/// Logs where HTTP is served, if it is.
 pub(crate) fn log_http_address<M>(running: &Running<M>) {
     if let Some(url) = running.http_url() {
-        tracing::info!("health and figures on {url}");
-    }
-}
-
-/// Waits for the signal that ends the tier. Until then, SIGHUP calls `reload`.
-pub(crate) fn wait_for_stop_signal(caught: &CaughtSignals, reload: impl Fn()) {
-    caught.is_awaited.store(true, Ordering::Relaxed);
-    for signal in &caught.signals {
-        if signal != SIGHUP {
-            tracing::info!(signal, "stopping: no new requests, finishing what is in flight");
-            return;
-        }
-        reload();
+        tracing::info!("console, health and figures on {url}");
     }
 }
 
@@ -193,43 +144,26 @@ fn tls(flags: &TlsFlags) -> Result<Option<ServerFiles>, String> {
     }
 }
 
-/// Raises the limit of open files to what the system allows, as every connection is one.
-fn raise_descriptor_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        tracing::warn!("cannot raise the limit of open files: {error}");
-    }
-}
-
-/// Returns the limit of clients, lowered to what the limit of open files has room for: clients must not take
-/// the store's files.
-fn clients_that_fit(clients: usize, files: Option<u64>) -> usize {
-    let Some(files) = files else { return clients };
-    let room = files::clients(files);
-    // No warning about the default, which nobody asked for; the doctor tells that the limit is lower.
-    if clients > room && clients != MAX_CLIENTS {
-        tracing::warn!(
-            "the limit of {files} open files is too low for the {clients} clients of --max-clients: no more than {room} are \
-             let in; set LimitNOFILE= in the unit, or ulimit -n, or allow fewer with --max-clients"
-        );
-    }
-    clients.min(room)
-}
-
 /// Returns the number of cores.
 fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns the address of `--http`; None: off.
-fn http(text: &str) -> Result<Option<SocketAddr>, String> {
+fn http(text: &str) -> Result<Option<SocketAddr>, Box<dyn Error>> {
     if text == "off" {
         return Ok(None);
     }
-    match Endpoint::parse(text) {
-        Ok(Endpoint::Tcp(address)) => Ok(Some(address)),
-        _ => Err(format!("--http {text}: write HOST:PORT or off")),
+    match looked_up("--http", text)? {
+        Endpoint::Tcp(address) => Ok(Some(address)),
+        Endpoint::Unix(_) => Err(Misuse(format!("--http {text}: write HOST:PORT or off")).into()),
     }
+}
+
+/// Returns the address that an option names. Its form was checked with the flags.
+fn looked_up(option: &str, text: &str) -> Result<Endpoint, String> {
+    Endpoint::look_up(text)
+        .map_err(|error| format!("{option} {text}: {error}; is the name right, and its name server there?"))
 }
 
 #[cfg(test)]
@@ -239,13 +173,6 @@ mod tests {
     use posthaste_measure::{Clock, Meter, Scheme};
 
     use super::*;
-
-    #[test]
-    fn clients_leave_files_for_the_rest() {
-        assert_eq!(clients_that_fit(20_000, None), 20_000);
-        assert_eq!(clients_that_fit(20_000, Some(65_536)), 20_000);
-        assert_eq!(clients_that_fit(20_000, Some(4096)), 3128);
-    }
 
     #[test]
     fn who_watches_over_the_tier_is_told_that_a_part_of_it_had_failed() {

@@ -10,6 +10,7 @@ mod session;
 mod support;
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use client::Client;
 use postgres::{Postgres, shared};
@@ -94,6 +95,7 @@ fn whoever_keeps_dead_rows_is_named_with_what_to_do() {
     let url = shared().url(&database);
     let mut idle = Session::open(shared(), &database, "postgres");
     let pid = pid(&mut idle);
+    let begun = Instant::now();
     idle.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM posthaste.message");
     let found = report(&url);
     let said = advice_on(&found, &pid).unwrap_or_else(|| panic!("{found:#}"));
@@ -105,13 +107,21 @@ fn whoever_keeps_dead_rows_is_named_with_what_to_do() {
     let holder = &found["holders"][0];
     assert_eq!((&holder["kind"], &holder["name"]), (&"session".into(), &pid.as_str().into()));
     assert!(holder["query_start"].is_string() && holder["transaction_s"].is_number(), "{holder}");
-    assert!(!text(&url, &[]).contains("pg_terminate_backend"), "open for less than 10 s is no finding");
+    let shown = text(&url, &[]);
+    // A machine that stands still may make it one.
+    let is_long = begun.elapsed() >= Duration::from_secs(10);
+    assert!(is_long || !shown.contains("pg_terminate_backend"), "open for less than 10 s is no finding");
     idle.run("COMMIT");
     assert_eq!(advice_on(&report(&url), &pid), None);
     // Without a snapshot it holds no rows, and still nobody can truncate what it has locked.
     idle.run("BEGIN; SELECT count(*) FROM posthaste.message");
     let said = advice_on(&report(&url), &pid).expect("advice");
     assert!(said.contains("the ring from turning") && !said.contains("dead rows"), "{said}");
+    idle.run("COMMIT; SET application_name = 'pg_dump'; BEGIN");
+    let said = advice_on(&report(&url), &pid).expect("advice");
+    assert!(said.contains("pg_dump") && said.contains("the ring from turning"), "{said}");
+    idle.run("CREATE TABLE bill ()");
+    assert_eq!(advice_on(&report(&url), &pid).filter(|said| said.contains("ring")), None, "it reads that");
 }
 
 #[test]
@@ -125,7 +135,7 @@ fn middlewares_are_known_by_the_name_that_the_url_gives_their_sessions() {
     let database = shared().create_database();
     names_who_keeps_requests_waiting(
         &database,
-        &format!("{}?application_name=bob's", shared().url(&database)),
+        &format!("{}?application_name=bob's%20caf%C3%A9", shared().url(&database)),
     );
 }
 
@@ -183,6 +193,32 @@ fn a_user_that_does_not_see_others_is_told_so() {
     server.psql(&database, "GRANT SELECT ON posthaste.migration, posthaste.ring, posthaste.ring_turn TO app");
     let url = format!("postgres://app@127.0.0.1:{}/{database}", server.port());
     assert!(advice(&report(&url)).iter().any(|line| line.contains("GRANT pg_monitor")));
+}
+
+#[test]
+fn who_keeps_requests_waiting_is_named_to_a_user_that_does_not_see_others() {
+    let server = shared();
+    let database = server.create_empty_database_for("modest");
+    let url = server.url(&database).replace("postgres@", "modest@");
+    let mut migrate = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    assert!(migrate.args(["migrate", "--store", &url]).status().expect("it runs").success());
+    let queue = Server::start(&url, &[]);
+    let mut client = Client::login(queue.addr(), "alice").expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    let mut session = Session::open(server, &database, "postgres");
+    let pid = pid(&mut session);
+    session.run("BEGIN; SELECT posthaste.delete_queue('q')");
+    client.send(&["SEND", "q", "x"]).expect("it runs");
+    let said = wait_for("who is waited for", || {
+        let report = report(&url);
+        advice_on(&report, &pid).filter(|said| said.contains("waiting")).ok_or(format!("{report:#}"))
+    });
+    assert!(
+        said.contains("in no transaction that this user sees") && said.contains("pg_terminate_backend"),
+        "{said}"
+    );
+    session.run("ROLLBACK");
+    assert!(client.answer().expect("an answer").integer().is_some());
 }
 
 #[test]

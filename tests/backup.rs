@@ -12,7 +12,8 @@ use std::thread;
 
 use client::Client;
 use support::Server;
-use support::patience::wait_until;
+use support::ends::Ends;
+use support::patience::wait_for_growth;
 
 fn backup(store: &str, to: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
@@ -31,15 +32,6 @@ struct Told {
     taken: AtomicU64,
 }
 
-/// Ends the work, be the test's end good or bad.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
-
 /// Sends large messages to itself and takes each again, so that the log goes round; each twentieth stays, in another
 /// queue.
 fn work(server: std::net::SocketAddr, name: &str, told: &Told, kept: &Told, stop: &AtomicBool) {
@@ -55,7 +47,9 @@ fn work(server: std::net::SocketAddr, name: &str, told: &Told, kept: &Told, stop
         assert_eq!(number_of(taken.body()), Some(number));
         told.taken.store(number, SeqCst);
         if number % 20 == 0 {
-            client.ask(&["SEND", "kept", &(number / 20).to_string(), "TO", name]).expect("it runs");
+            let sent =
+                client.ask(&["SEND", "kept", &(number / 20).to_string(), "TO", name]).expect("it runs");
+            assert!(sent.integer().is_some(), "{sent:?}");
             kept.sent.store(number / 20, SeqCst);
         }
     }
@@ -67,11 +61,7 @@ fn number_of(body: Option<&str>) -> Option<u64> {
 
 /// The numbers of all that a queue holds for an account, in the order in which they are given out.
 fn drain(client: &mut Client, queue: &str) -> Vec<u64> {
-    let mut numbers = Vec::new();
-    while let Some(number) = number_of(client.ask(&["POP", "QUEUE", queue]).expect("it runs").body()) {
-        numbers.push(number);
-    }
-    numbers
+    client.pop_all(queue).iter().map(|body| number_of(Some(body)).expect("a number")).collect()
 }
 
 #[test]
@@ -87,7 +77,7 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
     let (told, kept): ([Told; 4], [Told; 4]) = Default::default();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let _stops = Stop(&stop);
+        let _ends = Ends(&stop);
         for (at, name) in NAMES.iter().enumerate() {
             let (told, kept, stop) = (&told[at], &kept[at], &stop);
             let addr = server.addr();
@@ -96,7 +86,7 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
         for round in 0..3 {
             // The first segment is dropped after some 100 MB.
             let sent = || told.iter().map(|told| told.sent.load(SeqCst)).sum::<u64>();
-            wait_until("enough is sent", || sent() >= 4000 * (round + 1));
+            wait_for_growth("enough is sent", 4000 * (round + 1), sent);
             let taken = told.each_ref().map(|told| told.taken.load(SeqCst));
             let there = kept.each_ref().map(|kept| kept.sent.load(SeqCst));
             let to = place.path().join(format!("copy-{round}"));
@@ -143,6 +133,6 @@ fn what_cannot_be_copied_is_said() {
     Server::start(&store, &[]).stop();
     let output = backup(&store, place.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is not empty"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not an empty directory"));
     assert!(backup(&store, &place.path().join("copy")).status.success(), "at rest, too");
 }

@@ -1,12 +1,14 @@
 //! `posthaste bench store` on stores of its own.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
+use support::patience::wait_until;
 
 fn bench(store: &str, words: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
@@ -47,17 +49,27 @@ fn of_the_shortest_time_something_is_known() {
 }
 
 #[test]
+fn what_is_in_the_way_is_told_before_anything_is_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("data.raw"), "kept").expect("a file");
+    let store = format!("embedded:{}", dir.path().join("data").display());
+    assert!(!bench(&store, &["--duration", "10ms"]).wait().expect("it ends").success());
+    assert_eq!(names(dir.path()), ["data.raw"]);
+}
+
+#[test]
 fn whoever_ends_it_finds_nothing_beside_the_store() {
     for signal in [Signal::INT, Signal::TERM] {
         let dir = tempfile::tempdir().expect("a directory");
         let store = format!("embedded:{}", dir.path().join("store").display());
         let json = dir.path().join("json");
         let words = ["--duration", "20s", "--repetitions", "100", "--json", json.to_str().expect("text")];
-        let child = bench(&store, &words);
+        let mut child = bench(&store, &words);
         // The plain file is there for half of the time, in turn with the store.
-        while !dir.path().join("store.raw").exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("there is a plain file", || {
+            assert!(child.try_wait().expect("a child can be asked").is_none(), "it has ended");
+            dir.path().join("store.raw").exists()
+        });
         kill_process(Pid::from_child(&child), signal).expect("it runs");
         let output = child.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(128 + signal.as_raw()), "{output:?}");

@@ -47,10 +47,14 @@ fn expected_kinds(workload: &str) -> &[&str] {
     }
 }
 
-/// Checks that these kinds of requests have figures, which together are those of all.
-fn kinds_are(expected: &[&str], row: &Json) {
+/// Whether these kinds of requests, and no others, have figures.
+fn has_kinds(expected: &[&str], row: &Json) -> bool {
+    row["kinds"].as_object().expect("kinds").keys().eq(expected)
+}
+
+/// Checks that the figures of kinds are together those of all.
+fn kinds_add_up(row: &Json) {
     let kinds = row["kinds"].as_object().expect("kinds");
-    assert!(kinds.keys().eq(expected), "{row}");
     let sum = |name: &str| kinds.values().map(|kind| kind[name].as_f64().expect("a number")).sum::<f64>();
     let rate = row["operations_per_s"].as_f64().expect("a number");
     assert!((sum("operations_per_s") / rate - 1.0).abs() < 1e-6, "{row}");
@@ -92,16 +96,25 @@ fn every_workload_is_measured_at_every_number_of_connections() {
         let measured = |duration: &str| {
             let database = postgres.create_database();
             let output = bench_for(duration, &postgres.url(&database), &words);
-            assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
             let report: Json = serde_json::from_slice(&fs::read(&json).expect("a file")).expect("JSON");
             let rows = report["rows"].as_array().expect("rows").clone();
             assert_eq!(rows.len(), 2 * batches, "{report}");
-            rows.iter().for_each(|row| kinds_are(expected_kinds(workload), row));
-            rows.iter().all(fits_together).then_some(database).ok_or(report)
+            let is_whole = |row: &Json| has_kinds(expected_kinds(workload), row) && fits_together(row);
+            if !rows.iter().all(is_whole) {
+                return Err(report.to_string());
+            }
+            rows.iter().for_each(kinds_add_up);
+            Ok(database)
         };
         // On a slow machine few calls fit into a short time, and those at its ends count for much.
         let database = measured("300ms").or_else(|_| measured("2s")).or_else(|_| measured("10s"));
-        let database = database.unwrap_or_else(|report| panic!("{report}"));
+        let database = database.unwrap_or_else(|why| panic!("{workload}: {why}"));
+        // What one measurement leaves would be listed by each QREADABLE of the next.
+        let queues = postgres.psql(&database, "SELECT string_agg(name, ' ') FROM posthaste.queue");
+        assert_eq!(queues, "1", "{workload}");
         let left = postgres.psql(&database, "SELECT count(*) FROM posthaste.message WHERE queue_id > 0");
         let left: u64 = left.parse().expect("a count");
         match workload {

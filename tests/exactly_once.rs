@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use client::{Answer, Client};
 use posthaste_history::{Ending, History, Journal, Kind, Requests, check};
 use support::Server;
+use support::ends::Ends;
 use support::patience::PATIENCE;
 use witness::Witness;
 
@@ -76,13 +77,13 @@ fn every_message_reaches_exactly_one_of(servers: &[Server]) {
     let over = AtomicBool::new(false);
     let mut history = History::default();
     thread::scope(|scope| {
-        let (over, at) = (&over, &at);
+        let (over, at, ends) = (&over, &at, Ends(&over));
         let poppers: Vec<_> = (0..POPPERS).map(|n| scope.spawn(move || pop(at(n), n, over))).collect();
         let senders: Vec<_> = (0..SENDERS).map(|n| scope.spawn(move || send(at(n), n))).collect();
         for sender in senders {
             history.add(&sender.join().expect("a sender is done"));
         }
-        over.store(true, Ordering::SeqCst);
+        drop(ends);
         poppers.into_iter().for_each(|popper| history.add(&popper.join().expect("a popper is done")));
     });
     witness::drain(at(0), 1000, &["drain".to_owned()], &["q"])

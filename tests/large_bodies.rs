@@ -44,6 +44,15 @@ impl Place {
     }
 }
 
+/// PostgreSQL allows a text of less than 1 GiB, in which a dump writes a row and psql is given a column.
+#[test]
+fn the_largest_body_with_its_headers_fits_into_a_dump() {
+    const HEADERS_MAX: u64 = 1 << 20;
+    let place = Place { database: postgres::shared().create_database() };
+    let body_max: u64 = place.sql("SELECT posthaste.body_bytes_max()").parse().expect("a number");
+    assert!(2 * (body_max + HEADERS_MAX) < (1 << 30) - 1000, "{body_max} bytes are two characters each");
+}
+
 #[test]
 fn what_does_not_fit_into_an_answer_is_not_read() {
     let place = Place::new();

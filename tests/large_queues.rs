@@ -19,6 +19,7 @@ use client::{Answer, Client};
 use postgres::Postgres;
 use session::Session;
 use support::Server;
+use support::ends::Ends;
 use support::patience::wait_until;
 
 /// More than are removed at once.
@@ -99,15 +100,6 @@ fn number(answer: &Answer) -> i64 {
     }
 }
 
-/// Ends what others do meanwhile, however the test ends.
-struct Until<'a>(&'a AtomicBool);
-
-impl Drop for Until<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn emptied_and_deleted(options: &[&str]) {
     let place = Place::new(options);
     let mut client = place.client(0, "ann");
@@ -128,7 +120,7 @@ fn emptied_and_deleted(options: &[&str]) {
                 }
             });
         }
-        let _until = Until(&done);
+        let _ends = Ends(&done);
         place.fill("large", MANY);
         assert_eq!(ask(&mut client, &["QPURGE", "large"]), Answer::Integer(MANY));
         assert_eq!(place.held("large"), "0");
@@ -256,6 +248,37 @@ fn who_cannot_redrive_many_dead_letters_to_the_end_is_told_so() {
     }
 }
 
+/// What has come so far is told by numbers that mean nothing at the next server.
+#[test]
+fn many_dead_letters_are_not_moved_on_at_another_server() {
+    let place = Place::new(&[]);
+    let mut client = place.client(0, "ann");
+    for queue in ["grave", "other"] {
+        ask(&mut client, &["QCREATE", queue]);
+    }
+    place.bury("grave", 22_000);
+    // The second of five parts makes another server of it.
+    place.sql(
+        "CREATE SEQUENCE parts;
+         ALTER FUNCTION posthaste.redrive_some RENAME TO redrive_at_one_server;
+         CREATE FUNCTION posthaste.redrive_some(from_name text, to_name text, INOUT part int, INOUT sender int,
+             INOUT recipient int, INOUT place bigint, OUT moved int, OUT missing text) LANGUAGE plpgsql AS $$ BEGIN
+             IF nextval('public.parts') = 2 THEN
+                 ALTER TABLE posthaste.life RENAME TO life_before;
+                 CREATE UNLOGGED TABLE posthaste.life (LIKE posthaste.life_before INCLUDING ALL);
+             END IF;
+             SELECT * INTO part, sender, recipient, place, moved, missing
+                 FROM posthaste.redrive_at_one_server(from_name, to_name, part, sender, recipient, place);
+         END $$",
+    );
+    let answer = ask(&mut client, &["QREDRIVE", "grave", "other"]);
+    assert!(answer.is_error("STORE"), "{answer:?}");
+    assert!(format!("{answer:?}").contains("at least 10000 messages were moved"), "{answer:?}");
+    assert_eq!(place.held("grave"), "12000");
+    // Every eleventh is leased.
+    assert_eq!(ask(&mut client, &["QREDRIVE", "grave", "other"]), Answer::Integer(10_000));
+}
+
 #[test]
 fn two_that_empty_one_queue_share_its_messages() {
     let place = Place::new(&[]);
@@ -328,6 +351,45 @@ fn a_pipeline_that_empties_many_queues_is_done_in_parts() {
     let (most, all) = at_once.split_once('|').expect("two numbers");
     assert_eq!(all, (4 * MANY / 2).to_string());
     assert!(most.parse::<i64>().expect("a number") <= 50_000, "{most} in one transaction");
+    let log = place.servers[0].log();
+    assert!(!log.contains("holds many messages"), "{log}");
+}
+
+/// None of them is large, but together they are: each is emptied at once, however many clients ask.
+#[test]
+fn many_clients_that_each_empty_a_queue_have_it_emptied_at_once() {
+    const EACH: i64 = 5_000;
+    let place = Place::new(&["--workers", "1"]);
+    let mut clients: Vec<Client> =
+        (0..20).map(|number| place.client(0, &format!("client {number}"))).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let queue = format!("q{number}");
+        ask(client, &["QCREATE", &queue]);
+        place.fill(&queue, EACH);
+    }
+    for queue in ["busy", "small"] {
+        ask(&mut clients[0], &["QCREATE", queue]);
+    }
+    // While this is done the others wait for the only worker, and then go together.
+    place.fill("busy", 40_000);
+    let mut first = place.client(0, "first");
+    first.send(&["QPURGE", "busy"]).expect("it is connected");
+    for (number, client) in clients.iter_mut().enumerate() {
+        let queue = format!("q{number}");
+        let command = if number % 3 == 0 { "QPURGE" } else { "QDELETE" };
+        client.send(&["SEND", "small", "x"]).expect("it is connected");
+        client.send(&[command, &queue]).expect("it is connected");
+        client.send(&["POP", "QUEUE", "small"]).expect("it is connected");
+    }
+    assert_eq!(first.answer().expect("an answer"), Answer::Integer(40_000));
+    for client in &mut clients {
+        number(&client.answer().expect("an answer"));
+        assert_eq!(client.answer().expect("an answer"), Answer::Integer(EACH));
+        assert_eq!(client.answer().expect("an answer").body(), Some("x"));
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM posthaste.message"), "0");
+    let log = place.servers[0].log();
+    assert!(!log.contains("holds many messages"), "{log}");
 }
 
 /// Messages of a transaction that does not end are neither removed nor waited for, and what was removed is said.
@@ -474,19 +536,23 @@ fn a_sweep_that_is_cut_says_what_it_did() {
     let mut client = place.client(0, "ann");
     ask(&mut client, &["QCREATE", "large"]);
     // As often as it takes to meet it.
+    let mut goes = 0;
     let text = loop {
+        goes += 1;
+        assert!(goes <= 50, "no sweep was met");
         place.fill("large", MANY);
         client.send(&["QPURGE", "large"]).expect("it is connected");
         let answered = AtomicBool::new(false);
         let answer = thread::scope(|scope| {
             scope.spawn(|| {
                 let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                    WHERE query LIKE '%posthaste.sweep%' AND datname = current_database() AND pid <> pg_backend_pid()";
+                    WHERE query LIKE '%posthaste.sweep%' AND state = 'active' AND datname = current_database()
+                        AND pid <> pg_backend_pid()";
                 while !answered.load(Ordering::Relaxed) && place.sql(cut) == "0" {
                     thread::yield_now();
                 }
             });
-            let _until = Until(&answered);
+            let _ends = Ends(&answered);
             client.answer().expect("an answer")
         });
         match answer {

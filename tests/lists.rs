@@ -13,6 +13,7 @@ use std::thread;
 use client::{Answer, Client};
 use posthaste_wire::operation::LIST_PIECE;
 use support::Server;
+use support::ends::Ends;
 
 /// Several pieces, the last of which is not full.
 const QUEUES: usize = 3 * LIST_PIECE + 7;
@@ -46,6 +47,7 @@ fn list_on(store: &str) {
     }
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _ends = Ends(&done);
         scope.spawn(|| {
             let mut other = Client::connect(server.addr()).expect("a connection");
             while !done.load(Ordering::Relaxed) {
@@ -57,7 +59,6 @@ fn list_on(store: &str) {
         for _ in 0..3 {
             list_in_a_pipeline(&mut client);
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 

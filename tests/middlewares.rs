@@ -238,6 +238,89 @@ fn news_is_heard_again_after_a_lost_connection() {
     clients.into_iter().for_each(|client| client.join().expect("a client"));
 }
 
+/// Makes `tell_news` begin with these statements, and waits until a pop that waits here is to be told of news.
+fn telling_begins_with(two: &Two, statements: &str) {
+    let sql = |text: &str| postgres::shared().psql(&two.database, text);
+    sql(&format!(
+        "CREATE SEQUENCE tells;
+         ALTER FUNCTION posthaste.tell_news RENAME TO tell_truly;
+         CREATE FUNCTION posthaste.tell_news(teller bigint, news text) RETURNS boolean LANGUAGE plpgsql AS $$
+         BEGIN {statements} RETURN posthaste.tell_truly(teller, news); END $$"
+    ));
+    let watched = "SELECT count(*) FROM posthaste.watch WHERE until_ms > posthaste.now_ms()";
+    wait_until("the others know that a pop waits", || sql(watched) == "1");
+}
+
+#[test]
+fn news_that_could_not_be_told_is_told_afterwards() {
+    let two = Two::new();
+    let mut bob = two.bob();
+    let pop = two.waiting_pops(1);
+    telling_begins_with(&two, "IF nextval('public.tells') < 4 THEN RAISE 'not now'; END IF;");
+    let before = figure(&two, "keeper_news_heard");
+    let sent = Instant::now();
+    ask(&mut bob, "SEND q x");
+    wait_until("news is heard", || figure(&two, "keeper_news_heard") > before);
+    woken(pop, sent);
+}
+
+/// Too many to look by turns before their time is over.
+#[test]
+fn who_waits_among_many_looks_once_more_before_null() {
+    const MANY: usize = 1000;
+    const IN_TIME: Duration = Duration::from_millis(1500);
+    let two = Two::new();
+    let mut bob = two.bob();
+    let pop = two.waiting_pops(1);
+    telling_begins_with(&two, "RETURN true;");
+    let mut clients: Vec<_> =
+        (0..MANY).map(|_| Client::login(two.here.addr(), "ann").expect("it runs")).collect();
+    let mut of_all = |verb: &str, body: &[&str]| {
+        let queues = (0..MANY).map(|own| format!("own-{own}"));
+        queues.for_each(|queue| bob.send(&[&[verb, &queue], body].concat()).expect("it runs"));
+        (0..MANY).for_each(|_| assert!(bob.answer().expect("it runs").integer().is_some()));
+    };
+    of_all("QCREATE", &[]);
+    // On a busy machine some may have waited to the end before there is anything to be found.
+    let found = (0..10).find_map(|_| {
+        of_all("QPURGE", &[]);
+        let begun = Instant::now();
+        for (own, client) in clients.iter_mut().enumerate() {
+            client.send(&["POP", "QUEUE", &format!("own-{own}"), "BLOCK", "2500"]).expect("it runs");
+        }
+        of_all("SEND", &["x"]);
+        let is_in_time = begun.elapsed() < IN_TIME;
+        let answers = clients.iter_mut().map(|client| client.answer().expect("it runs"));
+        let found = answers.filter(|answer| answer.body() == Some("x")).count();
+        is_in_time.then_some(found)
+    });
+    assert_eq!(found, Some(MANY));
+    ask(&mut bob, "SEND q x");
+    pop.into_iter().for_each(|pop| drop(pop.join().expect("the pop")));
+}
+
+/// It sends nothing.
+#[test]
+fn a_send_that_repeats_another_one_is_no_news() {
+    let two = Two::new();
+    drop(two.bob());
+    let mut ann = Client::login(two.here.addr(), "ann").expect("it runs");
+    let goes_on = |two: &Two| {
+        let ticks = figure(two, "keeper_ticks");
+        wait_until("the keeper goes on", || figure(two, "keeper_ticks") > ticks + 2);
+    };
+    let told = figure(&two, "keeper_news_told");
+    ask(&mut ann, "SEND q x DEDUP key");
+    wait_until("news is told", || figure(&two, "keeper_news_told") > told);
+    goes_on(&two);
+    let told = figure(&two, "keeper_news_told");
+    for _ in 0..5 {
+        ask(&mut ann, "SEND q x DEDUP key");
+        goes_on(&two);
+    }
+    assert_eq!(figure(&two, "keeper_news_told"), told);
+}
+
 /// With a snapshot of its own a call would not see what was committed while it waited for a lock.
 #[test]
 fn a_database_whose_transactions_have_another_isolation_level_is_used_all_the_same() {
@@ -285,6 +368,8 @@ fn a_database_that_ends_statements_early_is_used_all_the_same() {
         ask(&mut bob, &format!("QCREATE {queue}"));
     }
     let mut app = Session::open(postgres, &database, "postgres");
+    // Its own statements may take as long as a busy machine needs.
+    app.run("SET statement_timeout = 0");
     app.run("BEGIN; SELECT FROM posthaste.queue WHERE name = 'q' FOR UPDATE");
     bob.send(&["SEND", "q", "x"]).expect("sent");
     sleep(Duration::from_millis(700));
@@ -295,9 +380,11 @@ fn a_database_that_ends_statements_early_is_used_all_the_same() {
     // In one go, so that they stand in one batch.
     bob.write(b"*3\r\n$4\r\nSEND\r\n$5\r\nother\r\n$1\r\ny\r\n*3\r\n$4\r\nSEND\r\n$1\r\nq\r\n$1\r\ny\r\n")
         .expect("sent");
-    let end = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-        WHERE wait_event = 'transactionid' AND datname = current_database()";
-    wait_until("somebody ends it", || postgres.psql(&database, end) == "t");
+    let end = format!(
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+        WHERE wait_event = 'transactionid' AND datname = '{database}'"
+    );
+    wait_until("somebody ends it", || postgres.psql("postgres", &end) == "t");
     assert!(bob.answer().expect("an answer").integer().is_some(), "{}", server.log());
     app.run("COMMIT");
     assert!(bob.answer().expect("an answer").integer().is_some(), "{}", server.log());
@@ -403,4 +490,22 @@ fn what_is_for_an_account_that_is_not_there_is_not_given_to_anyone() {
     assert_eq!(postgres.psql(&database, "SELECT count(*) FROM posthaste.message"), "0");
     postgres.psql(&database, &format!("SET search_path = posthaste; SELECT {}", step("0")));
     assert_eq!(postgres.psql(&database, "SELECT count(*) FROM posthaste.message"), "1", "0 is anyone");
+}
+
+/// As where a database was copied without its sequences while a middleware was connected: ids are given again.
+#[test]
+fn two_messages_in_one_place_are_not_two_replies_to_one_request() {
+    let two = Two::new();
+    let mut bob = two.bob();
+    postgres::shared().psql(
+        &two.database,
+        "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+            SELECT posthaste.current_part(), 1, posthaste.place_of(0, 1), 1, 1, 0, posthaste.now_ms(), 'x'
+            FROM generate_series(1, 2); SELECT setval('posthaste.message_id', 1)",
+    );
+    bob.write(b"POP QUEUE q\r\nPOP QUEUE q\r\nQCREATE other\r\n").expect("it runs");
+    let answers: Vec<Answer> = (0..3).map(|_| bob.answer().expect("an answer")).collect();
+    assert_eq!(answers[..2].iter().filter(|answer| answer.body().is_some()).count(), 1, "{answers:?}");
+    assert!(answers[2].integer().is_some(), "{answers:?}");
+    wait_until("it is logged", || two.there.log().contains("gave the messages [1, 1] to a request for one"));
 }

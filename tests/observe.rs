@@ -234,17 +234,27 @@ fn a_cache_tier_says_what_others_may_do_who_reach_its_http() {
 
 #[test]
 fn top_gives_plain_lines_where_there_is_no_terminal() {
-    for server in
-        [Server::start_with_http("memory:", &["--window", "10ms"]), Server::start_cache(&["--mock"])]
-    {
+    for server in [
+        Server::start_with_http("memory:", &["--window", "200ms"]),
+        Server::start_cache(&["--mock", "--window", "200ms"]),
+    ] {
         let http = server.http().to_string();
-        let output = admin(&["top", "--http", &http, "--every", "10ms", "--count", "3"]);
+        let output = admin(&["top", "--http", &http, "--every", "10ms", "--count", "100"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let said = text(&output.stdout);
-        let columns: Vec<usize> = said.lines().map(|line| line.split(' ').count()).collect();
-        assert_eq!(columns, [columns[0]; 4], "{said}");
+        let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
+        assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{said}");
         assert!(said.starts_with("start_s requests_per_s "), "{said}");
+        let begins: Vec<f64> = lines[1..].iter().map(|line| line[0].parse().expect("a time")).collect();
+        assert!(begins.len() > 2 && begins.is_sorted_by(|one, next| one < next), "each window once: {said}");
     }
+}
+
+#[test]
+fn top_says_nothing_of_a_window_before_there_is_one() {
+    let server = Server::start_with_http("memory:", &["--window", "10m"]);
+    let output = admin(&["top", "--http", &server.http().to_string(), "--every", "10ms", "--count", "3"]);
+    assert_eq!(text(&output.stdout).lines().count(), 1, "the heading: {output:?}");
 }
 
 #[test]

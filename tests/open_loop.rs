@@ -3,14 +3,20 @@
 
 mod support;
 
+#[path = "support/client.rs"]
+mod client;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use client::Client;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::Server;
+use support::patience::wait_for;
 
 /// A load of four seconds on a server without a store; two seconds into it the server stands still for one.
 fn stalled(json: &Path, pace: &[&str]) -> Option<Value> {
@@ -24,7 +30,7 @@ fn stalled(json: &Path, pace: &[&str]) -> Option<Value> {
 }
 
 fn start(server: &Server, json: &Path, pace: &[&str], duration: &str) -> Child {
-    start_with(server, json, pace, &["--cooldown", "0s", "--duration", duration])
+    start_with(server, json, pace, &["--warmup", "200ms", "--cooldown", "0s", "--duration", duration])
 }
 
 fn start_with(server: &Server, json: &Path, pace: &[&str], length: &[&str]) -> Child {
@@ -37,8 +43,8 @@ fn start_with(server: &Server, json: &Path, pace: &[&str], length: &[&str]) -> C
         "--workload",
         "mix:send=0.5,pop=0.5",
     ]);
-    bench.args(["--warmup", "200ms"]).args(length);
-    bench.arg("--json").arg(json).args(pace).stdout(Stdio::null()).spawn().expect("the program runs")
+    bench.args(length).args(pace).arg("--json").arg(json);
+    bench.stdout(Stdio::null()).spawn().expect("the program runs")
 }
 
 /// What a run reports that may show something else where the machine stands still meanwhile: it has ten tries, and what
@@ -104,7 +110,7 @@ fn an_open_loop_whose_server_stands_still_at_the_end_is_not_valid() {
     // the middle of that, and all are answered afterwards.
     let run = || {
         let server = Server::start("mock:200", &[]);
-        let length = ["--duration", "2s", "--cooldown", "4s"];
+        let length = ["--warmup", "200ms", "--duration", "2s", "--cooldown", "4s"];
         let bench = start_with(&server, &json, &["--clients", "1000", "--rate", "500"], &length);
         sleep(Duration::from_millis(1400));
         server.signal("STOP");
@@ -119,6 +125,30 @@ fn an_open_loop_whose_server_stands_still_at_the_end_is_not_valid() {
     assert!(is_hidden(&report) && number(&report, "/unanswered") == 0.0, "no figure shows it: {report}");
     assert!(is_said(&report) && report["valid"] == false, "{report}");
     assert!(number(&report, "/waiting") > 200.0 && number(&report, "/behind") == 0.0, "{report}");
+}
+
+#[test]
+fn of_a_run_that_is_ended_in_the_warm_up_it_is_told_that_it_was() {
+    let server = Server::start("mock:200", &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("report.json");
+    let mut bench = start_with(&server, &json, &["--rate", "200"], &["--warmup", "60s"]);
+    // Queues are made before the first request is due.
+    let mut client = Client::login(server.addr(), "onlooker").expect("it runs");
+    wait_for("requests are on their way", || {
+        let info = client.ask(&["INFO"]).expect("it runs");
+        let info = info.text().expect("a text").to_owned();
+        let so_far = info.lines().find_map(|line| line.strip_prefix("requests_so_far:")?.trim().parse().ok());
+        if so_far.unwrap_or(0) > 200 { Ok(()) } else { Err(info) }
+    });
+    server.signal("STOP");
+    sleep(Duration::from_millis(200));
+    kill_process(Pid::from_child(&bench), Signal::INT).expect("it runs");
+    bench.wait().expect("it ends");
+    server.signal("CONT");
+    let report: Value = serde_json::from_slice(&fs::read(&json).expect("a report")).expect("JSON");
+    let reasons = report["invalid_because"].to_string();
+    assert!(reasons.contains("the run was interrupted") && !reasons.contains("requests due"), "{reasons}");
 }
 
 #[test]

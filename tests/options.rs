@@ -46,18 +46,42 @@ fn the_command_line_beats_the_environment_and_that_beats_the_file() {
 
 #[test]
 fn a_switch_in_the_environment_is_written_as_people_write_it() {
-    for (value, names) in [
-        ("1", "embedded:DIR"),
-        ("yes", "embedded:DIR"),
-        ("off", "embedded:DIR"),
-        ("false", "embedded:DIR"),
-        ("perhaps", "--reuse-port"),
+    const ON: &str = "POSTHASTE_QUEUE_RECORD_REQUESTS: --record-requests needs a --record DIR";
+    // What is wrong beside it, and looked at later.
+    const OFF: &str = "posthaste: --tls-key needs its --tls-cert";
+    for (value, told) in [
+        ("1", ON),
+        ("yes", ON),
+        ("on", ON),
+        ("true", ON),
+        ("0", OFF),
+        ("no", OFF),
+        ("off", OFF),
+        ("false", OFF),
+        ("perhaps", "POSTHASTE_QUEUE_RECORD_REQUESTS: invalid value 'perhaps' for '--record-requests'"),
     ] {
-        let mut queue = program(&["queue", "--store", "tape:"]);
-        let output = queue.env("POSTHASTE_QUEUE_REUSE_PORT", value).output().expect("the program runs");
+        let mut queue = program(&["queue", "--store", "memory:", "--tls-key", "none"]);
+        let output = queue.env("POSTHASTE_QUEUE_RECORD_REQUESTS", value).output().expect("the program runs");
         let (line, code) = refusal(&output);
         assert_eq!(code, Some(2), "{value}: {line}");
-        assert!(line.contains(names), "{value}: {line}");
+        assert!(line.contains(told), "{value}: {line}");
+    }
+}
+
+#[test]
+fn a_switch_that_a_variable_turns_off_needs_nothing_and_beats_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    fs::write(&file, "[queue]\nrecord-requests = true\n").expect("a file");
+    let file = file.display().to_string();
+    for (words, variable) in [
+        // Of which clap knows that it needs --record.
+        (&["bench", "queue", "--connect", "127.0.0.1:1"][..], "POSTHASTE_BENCH_QUEUE_RECORD_REQUESTS"),
+        (&["queue", "--config", &file, "--tls-key", "none"], "POSTHASTE_QUEUE_RECORD_REQUESTS"),
+    ] {
+        let output = program(words).env(variable, "off").output().expect("the program runs");
+        let line = refusal(&output).0;
+        assert!(!line.contains("--record"), "{words:?}: {line}");
     }
 }
 
@@ -76,6 +100,8 @@ fn a_wrong_value_is_told_with_the_variable_it_comes_from() {
         (&["queue", "--store", "memory:", "--http", "off"], "POSTHASTE_QUEUE_LISTEN", "0.0.0.0:0"),
         (&["cache"], "POSTHASTE_CACHE_MULTIGET", "half"),
         (&["admin", "queues"], "POSTHASTE_ADMIN_QUEUES_CONNECT", "zz"),
+        // Which needs another one.
+        (&["admin", "queues"], "POSTHASTE_ADMIN_QUEUES_SECRET_FILE", "secret.txt"),
     ] {
         let (line, code) = refusal(&program(words).env(variable, value).output().expect("the program runs"));
         assert_eq!(code, Some(2), "{line}");
@@ -90,6 +116,44 @@ fn a_wrong_value_is_told_with_the_variable_it_comes_from() {
     let mut queue = program(&["queue", "--batch", "0"]);
     let (line, _) = refusal(&queue.env("POSTHASTE_QUEUE_BATCH", "5").output().expect("the program runs"));
     assert!(!line.contains("POSTHASTE"), "the command line gave it: {line}");
+}
+
+#[test]
+fn a_variable_that_has_nothing_to_do_with_an_error_is_not_blamed_for_it() {
+    for (words, variable, value) in [
+        // A word of the error's own.
+        (&["queue", "--batch", "0"][..], "POSTHASTE_QUEUE_LOG_LEVEL", "error"),
+        (&["admin", "queues", "--connect", "127.0.0.1:1"], "POSTHASTE_ADMIN_QUEUES_USER", "posthaste"),
+        // Named as a way out, or in the usage.
+        (&["cache"], "POSTHASTE_CACHE_MOCK", "false"),
+        (&["bench", "queue", "--record-requests"], "POSTHASTE_BENCH_QUEUE_CLIENTS", "3"),
+        (&["admin", "store", "--frob"], "POSTHASTE_ADMIN_STORE_STORE", "postgres://app@127.0.0.1:1/x"),
+        (&["queue", "--http", "0.0.0.0:0", "--store", "memory:"], "POSTHASTE_QUEUE_LISTEN", "127.0.0.1:0"),
+    ] {
+        let (line, code) = refusal(&program(words).env(variable, value).output().expect("the program runs"));
+        assert!(code != Some(0) && !line.contains(variable), "{words:?}: {line}");
+    }
+}
+
+#[test]
+fn help_is_given_whatever_is_wrong_with_the_file() {
+    for words in [&["queue", "--help"][..], &["bench", "queue", "-h"]] {
+        let variable = format!("POSTHASTE_{}_CONFIG", words[0].to_uppercase());
+        let output = program(words).env(variable, "/nowhere/x.toml").output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("--config <FILE>"), "{output:?}");
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_looked_up_is_told_with_its_option_and_may_be_known_later() {
+    for (option, other) in [("--listen", "--http=off"), ("--http", "--listen=127.0.0.1:0")] {
+        let address = "nowhere.invalid:0";
+        let output = run(&["queue", "--store", "memory:", other, option, address]);
+        let (line, code) = refusal(&output);
+        assert_eq!(code, Some(1), "no misuse, after which nobody would try again: {line}");
+        assert!(line.starts_with(&format!("posthaste: {option} {address}: ")), "{line}");
+    }
 }
 
 #[test]
@@ -122,6 +186,34 @@ fn what_needs_another_option_is_refused_wherever_it_stands() {
 }
 
 #[test]
+fn what_an_option_needs_may_stand_in_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("posthaste.toml");
+    let text = "[migrate]\nstore = \"postgres://u@127.0.0.1:1/migrated\"\n\
+                [admin.store]\nstore = \"postgres://u@127.0.0.1:1/examined\"\n\
+                [admin.backup]\nstore = \"embedded:/nonexistent\"\nto = \"there\"\n\
+                [admin.queues]\nuser = \"alice\"\nconnect = \"127.0.0.1:1\"\n\
+                [bench.queue]\nreplay = \"nonexistent.csv\"\n";
+    fs::write(&file, text).expect("a file");
+    let file = file.display().to_string();
+    for (words, told) in [
+        ("migrate --config FILE", "127.0.0.1:1"),
+        ("admin --config FILE store", "127.0.0.1:1"),
+        ("admin backup --config FILE", "/nonexistent"),
+        ("admin queues --config FILE --secret-file /nonexistent", "127.0.0.1:1"),
+        ("bench queue --replay-speed 2 --config FILE", "nonexistent.csv"),
+    ] {
+        let words: Vec<&str> =
+            words.split(' ').map(|word| if word == "FILE" { &*file } else { word }).collect();
+        let output = run(&words);
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(line.contains(told) && !line.contains("not provided"), "{words:?}: {line}");
+    }
+    let line = refusal(&run(&["bench", "cache", "--config", &file, "--record-requests"])).0;
+    assert!(line.contains("--record"), "the file does not give it: {line}");
+}
+
+#[test]
 fn a_variable_of_no_option_is_told_with_what_was_probably_meant() {
     let variable = |name: &str| [(name.to_owned(), "1".to_owned())];
     let server = Server::start_with("memory:", &variable("POSTHASTE_QUEUE_LISSEN"));
@@ -145,9 +237,15 @@ fn an_option_puts_one_that_it_excludes_out_of_force_where_that_stands_in_a_lesse
     let words =
         ["bench", "queue", "--config", &file, "--json", &json.display().to_string()].map(str::to_owned);
     let ran = |more: &[&str], variables: &[(&str, &str)]| {
-        let mut bench = program(&words.each_ref().map(String::as_str));
-        let output = bench.args(more).envs(variables.iter().copied()).output().expect("the program runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // A machine that stands still for a tenth of a second may leave nothing to measure.
+        let unspoilt = (0..10).any(|_| {
+            let mut bench = program(&words.each_ref().map(String::as_str));
+            let output = bench.args(more).envs(variables.iter().copied()).output().expect("the program runs");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() || said.contains("no request was answered within"), "{said}");
+            output.status.success()
+        });
+        assert!(unspoilt, "ten times nothing was answered");
         let summary = fs::read_to_string(&json).expect("a summary");
         let summary: Json = serde_json::from_str(&summary).expect("JSON");
         (summary["options"]["requests"].clone(), summary["options"]["duration_s"].clone())

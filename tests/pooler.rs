@@ -34,7 +34,7 @@ use postgres::Postgres;
 use rustix::process::{Pid, Signal, kill_process};
 use session::Session;
 use support::Server;
-use support::patience::wait_for;
+use support::patience::{wait_for, wait_until};
 
 /// Fewer sessions than two middlewares have connections, so that they change hands all the time.
 const SESSIONS: usize = 3;
@@ -66,11 +66,14 @@ impl PooledDatabase {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    /// No statement failed, and the server said nothing that a pooler's user must not hear.
+    /// No statement failed, and the server said nothing that a pooler's user must not hear. Where the machine stands still
+    /// a batch may take the second for which another one waits for a queue, and is then asked again.
     fn assert_no_errors_logged(&self) {
+        let is_late = |line: &str| line.contains("another transaction holds a lock on queue");
+        let is_bad =
+            |line: &&str| line.contains("prepared statement") || line.contains("ERROR") && !is_late(line);
         for log in [self.postgres.log(), self.pooler.log()] {
-            let bad = log.lines().find(|line| line.contains("ERROR") || line.contains("prepared statement"));
-            assert_eq!(bad, None, "{log}");
+            assert_eq!(log.lines().find(is_bad), None, "{log}");
         }
     }
 }
@@ -198,6 +201,27 @@ fn a_statement_is_cancelled_without_harm_to_a_pooler_that_is_slow_to_pass_it_on(
     assert_eq!(ask(&mut ann, "POP QUEUE q").body(), Some("x"));
 }
 
+/// A server that dies in the midst of it may have done it.
+#[test]
+fn the_outcome_of_a_request_whose_server_the_pooler_has_lost_is_said_to_be_unknown() {
+    let mut pooled = PooledDatabase::new();
+    let server = pooled.middleware();
+    let mut ann = login(server.addr(), "ann");
+    ask(&mut ann, "QCREATE q");
+    let mut slow = Session::open(&pooled.postgres, &pooled.database, "postgres");
+    slow.run("BEGIN; LOCK TABLE posthaste.message_0, posthaste.message_1, posthaste.message_aside");
+    ann.send(&["SEND", "q", "x"]).expect("it runs");
+    wait_until("the call waits for the tables", || {
+        let waits = "SELECT count(*) FROM pg_stat_activity
+            WHERE query ~ 'posthaste\\.(apply|send_alone)' AND wait_event_type = 'Lock'";
+        pooled.postgres.psql(&pooled.database, waits) != "0"
+    });
+    pooled.postgres.kill9();
+    let answer = ann.answer().expect("it runs");
+    let Answer::Error(text) = &answer else { panic!("{answer:?}") };
+    assert!(text.starts_with("STORE ") && text.contains("unknown whether the request was done"), "{text}");
+}
+
 #[test]
 fn every_message_reaches_exactly_one_of_many() {
     let pooled = PooledDatabase::new();
@@ -257,6 +281,32 @@ fn a_pop_does_not_give_up_before_it_has_looked_for_what_nobody_told_it() {
         assert!((0..100).any(|_| sent_in_time()), "round {round}: never sent in time");
     }
     pooled.assert_no_errors_logged();
+}
+
+/// A null says that there was nothing.
+#[test]
+fn a_pop_that_cannot_look_a_last_time_does_not_say_that_there_is_nothing() {
+    for is_pooled in [true, false] {
+        let mut pooled = PooledDatabase::new();
+        let direct = pooled.postgres.url(&pooled.database);
+        let server = if is_pooled { pooled.middleware() } else { Server::start(&direct, &[]) };
+        let mut ann = login(server.addr(), "ann");
+        ask(&mut ann, "QCREATE q");
+        ann.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+        wait_until_blocked(server.addr(), 1);
+        drop(pooled.pooler);
+        if !is_pooled {
+            pooled.postgres.kill9();
+        }
+        server.wait_for_log("requests get STORE until it can be reached");
+        server.signal("TERM");
+        let answer = ann.answer().expect("it answers before it ends");
+        let Answer::Error(text) = &answer else { panic!("pooled: {is_pooled}: {answer:?}") };
+        // It may have been looking again when the database went away.
+        let says_what_happened =
+            text.contains("nothing was changed") || text.contains("it is unknown whether");
+        assert!(text.starts_with("STORE ") && says_what_happened, "{text}");
+    }
 }
 
 #[test]

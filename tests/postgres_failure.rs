@@ -19,6 +19,7 @@ mod postgres;
 mod session;
 
 use std::cell::RefCell;
+use std::iter;
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -340,11 +341,9 @@ fn a_worker_without_a_connection_of_its_own_waits_for_another_s() {
     let database = postgres.create_database();
     let server = Server::start_with_http(&postgres.url(&database), &["--batch", "1", "--workers", "8"]);
     ask(server.addr(), &["QCREATE", "q"]);
-    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()";
-    let ours: usize = postgres.psql("postgres", count).parse().expect("a number");
-    let mut others: Vec<Session> =
-        (ours..MOST).map(|_| Session::open(&postgres, "postgres", "postgres")).collect();
-    others.iter_mut().for_each(|other| assert_eq!(other.run("SELECT 1"), "1"));
+    // Those who were let in keep their places.
+    let _others: Vec<Session> =
+        iter::from_fn(|| Session::open_if_let_in(&postgres, "postgres", "postgres")).collect();
     all_are_served(&server);
     server.wait_for_log("the connections that work are shared");
 }

@@ -102,7 +102,11 @@ fn log_in_and_kill(
     server: &Server,
     name: String,
 ) -> Option<(String, Client)> {
-    // It may still be recovering from the attempt before.
+    // Both may still be recovering from the attempt before.
+    wait_for("PostgreSQL is reached again", || match ask(server, &["QINFO", "q"]) {
+        Answer::Error(why) => Err(why),
+        _ => Ok(()),
+    });
     let asked = |sql: &str| wait_for("PostgreSQL has recovered", || postgres.try_psql("postgres", sql));
     asked("CHECKPOINT");
     let backend = format!("SELECT pid FROM pg_stat_activity WHERE datname = '{database}' LIMIT 1");

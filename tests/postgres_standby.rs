@@ -8,6 +8,9 @@ mod client;
 #[path = "support/crew.rs"]
 mod crew;
 
+#[path = "support/news.rs"]
+mod news;
+
 #[path = "support/pair.rs"]
 mod pair;
 
@@ -17,14 +20,20 @@ mod pooler;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+#[path = "support/session.rs"]
+mod session;
+
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use client::{Answer, Client};
 use crew::Crew;
+use news::wait_until_blocked;
 use pair::{primary, standby_of, url};
 use pooler::Pooler;
 use postgres::Postgres;
+use session::Session;
 use support::Server;
 use support::patience::wait_for;
 
@@ -76,7 +85,31 @@ fn a_promoted_standby_has_everything_and_is_found() {
     crew.finish(server.addr());
 }
 
-/// Waits until a promoted standby is used.
+/// As at a switch, if the pooler is the first to know.
+#[test]
+fn a_pooler_that_leads_to_a_standby_is_asked_again_until_that_takes_over() {
+    const SESSIONS: usize = 3;
+    let (primary, standby, database) = pair();
+    let pooler = Pooler::start(&primary, SESSIONS);
+    let server = Server::start_with_http(&pooler.url(&database), &[]);
+    let [mut ann, mut bob] = ["ann", "bob"].map(|name| Client::login(server.addr(), name).expect("it runs"));
+    ask(&mut ann, "QCREATE q");
+    bob.send(&["POP", "QUEUE", "q", "BLOCK", "600000"]).expect("it runs");
+    wait_until_blocked(server.addr(), 1);
+    pooler.turn_to(&standby, SESSIONS);
+    // Not for bob: the first one may still come to the primary.
+    wait_for("requests are told why", || match ann.ask(&["SEND", "q", "y", "TO", "ann"]).expect("it runs") {
+        Answer::Error(text) if text.contains("takes no writes") => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    });
+    let (status, said) = server.readiness();
+    assert!(status == 503 && said.contains("takes no writes"), "{status} {said}");
+    standby.promote();
+    wait_until_used(&mut ann);
+    ask(&mut ann, "SEND q x");
+    assert_eq!(bob.answer().expect("it has waited on").body(), Some("x"));
+}
+
 #[test]
 fn whoever_asks_is_told_that_writes_wait_for_a_standby() {
     let primary = primary();
@@ -140,12 +173,49 @@ fn the_outcome_of_a_write_that_no_standby_has_confirmed_is_said_to_be_unknown() 
     assert_eq!(popped.list().len(), sent, "it was done here");
 }
 
+/// What hangs for one of them would hang for each.
+#[test]
+fn logins_that_no_standby_confirms_are_given_up_together() {
+    const THOSE: usize = 6;
+    // A database is waited for that does not answer for 30 s.
+    const WAITS: Duration = Duration::from_secs(80);
+    let primary = primary();
+    let database = primary.create_database();
+    let server = Server::start(&primary.url(&database), &["--workers", "1"]);
+    let mut ann = Client::login(server.addr(), "ann").expect("it runs");
+    ask(&mut ann, "QCREATE q");
+    let connect = || Client::connect(server.addr()).expect("it runs");
+    let (mut first, mut those) = (connect(), [(); THOSE].map(|()| connect()));
+    // The worker waits for this transaction for a second, and takes the others together after it.
+    let mut app = Session::open(&primary, &database, "postgres");
+    app.run("BEGIN; SELECT posthaste.login('kept')");
+    first.send(&["LOGIN", "kept"]).expect("it runs");
+    confirmed_by(&primary, "ANY 1 (gone)");
+    let begun = Instant::now();
+    for (one, number) in those.iter_mut().zip(0..) {
+        one.send(&["LOGIN", &format!("new_{number}")]).expect("it runs");
+    }
+    ann.send(&["PEEK", "QUEUE", "q"]).expect("it runs");
+    for one in &mut those {
+        let answer = one.answer().expect("it runs");
+        assert!(answer.is_error("STORE"), "{answer:?}");
+    }
+    assert_eq!(ann.answer().expect("it runs"), Answer::Null, "who writes nothing is served");
+    assert!(begun.elapsed() < WAITS, "{:?}", begun.elapsed());
+    confirmed_by(&primary, "");
+    wait_for("they are let in", || match those[0].ask(&["LOGIN", "new_0"]).expect("it runs") {
+        Answer::Integer(_) => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    });
+}
+
 /// Has every write wait for these standbys.
 fn confirmed_by(primary: &Postgres, standbys: &str) {
     primary.psql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{standbys}'"));
     primary.psql("postgres", "SELECT pg_reload_conf()");
 }
 
+/// Waits until a promoted standby is used.
 #[track_caller]
 fn wait_until_used(client: &mut Client) {
     wait_for("the promoted standby is used", || {

@@ -367,6 +367,30 @@ fn said_in_json(arguments: &[&str]) -> (Vec<Json>, Option<i32>) {
 }
 
 #[test]
+fn files_that_cannot_be_used_are_told_with_their_option() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join("passwd"), "").expect("a file");
+    let occupied = format!("embedded:{}", dir.path().display());
+    let tls = ["--tls-cert", "/nowhere/a.crt", "--tls-key", "/nowhere/a.key"];
+    for (words, told) in [
+        (
+            &["queue", "--store", "memory:", tls[0], tls[1], tls[2], tls[3]][..],
+            "--tls-cert: cannot use /nowhere/a.crt",
+        ),
+        (&["cache", "--mock", tls[0], tls[1], tls[2], tls[3]], "--tls-cert: cannot use /nowhere/a.crt"),
+        (&["bench", "queue", "--tls", "--tls-ca", "/nowhere/ca"], "--tls-ca: cannot use /nowhere/ca"),
+        (
+            &["queue", "--store", "memory:", "--accounts", "/nowhere/a"],
+            "`posthaste admin account add NAME --file FILE` makes one",
+        ),
+        (&["queue", "--store", &occupied], "(\"passwd\"): give the store a directory of its own"),
+    ] {
+        let (line, code) = refusal(&run(words));
+        assert!(line.contains(told) && code == Some(1), "{line}");
+    }
+}
+
+#[test]
 fn whoever_wants_a_log_in_json_is_told_everything_so() {
     let (said, code) = said_in_json(&["--listen", "127.0.0.1:0", "--store", "memory:"]);
     assert_eq!(code, Some(0));

@@ -64,6 +64,10 @@ fn a_shell_completes_commands_and_options() {
     assert_eq!(completed("posthaste cache --eject o"), "on off");
     assert_eq!(completed("posthaste cache --zone Cargo.l"), "Cargo.l");
     assert_eq!(completed("posthaste cache --config Cargo.l"), "Cargo.lock");
+    assert_eq!(completed("posthaste queue --accounts Cargo.l"), "Cargo.lock");
+    assert_eq!(completed("posthaste queue --pop-strategy de"), "delete-retry");
+    assert_eq!(completed("posthaste bench store --pop-backoff e"), "exponential");
+    assert_eq!(completed("posthaste queue --priority-line reada"), "readable");
     for shell in ["zsh", "fish"] {
         assert!(said(&["completions", shell]).contains("max-message"), "{shell}");
     }
@@ -72,18 +76,21 @@ fn a_shell_completes_commands_and_options() {
 #[test]
 fn every_command_has_its_manual_page() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    said(&["man", "--out", &dir.path().display().to_string()]);
+    let dir = dir.path().join("new");
+    said(&["man", "--out", &dir.display().to_string()]);
     for (page, word) in [
         ("posthaste", "queue"),
         ("posthaste-queue", "max\\-message"),
         ("posthaste-admin-doctor", "older\\-than"),
     ] {
-        let text = fs::read_to_string(dir.path().join(format!("{page}.1"))).expect(page);
+        let text = fs::read_to_string(dir.join(format!("{page}.1"))).expect(page);
         assert!(text.contains(".TH ") && text.contains(word), "{page}: {text}");
     }
     let pages: Vec<_> =
-        fs::read_dir(dir.path()).expect("a directory").flatten().map(|page| page.file_name()).collect();
+        fs::read_dir(&dir).expect("a directory").flatten().map(|page| page.file_name()).collect();
     assert!(!pages.iter().any(|page| page.to_string_lossy().contains("help")), "{pages:?}");
+    let backup = said(&["man", "admin", "backup"]);
+    assert!(backup.contains("\n.SH EXAMPLES\n.nf\n  posthaste admin backup "), "as they are: {backup}");
     assert!(said(&["man", "queue"]).contains("POSTHASTE_QUEUE_LISTEN"));
     assert!(said(&["man", "bench", "queue"]).contains("twelve\\-step"));
     let output = run(&["man", "frobnicate"]);

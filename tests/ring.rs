@@ -22,6 +22,7 @@ use client::{Answer, Client};
 use postgres::Postgres;
 use session::Session;
 use support::Server;
+use support::ends::Ends;
 use support::patience::wait_until;
 
 /// Turns that each load must bring about for the test to mean anything, and in how many goes: on a slow machine little
@@ -344,15 +345,6 @@ fn a_ring_that_cannot_turn_is_not_read_by_place_while_it_is_vacuumed() {
 const OWN: usize = 12;
 const DEEDS: usize = 3000;
 
-/// Says that it is over, even after a failure.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// What a middleware knows of a ring that cannot turn is a moment old, and nobody may see that.
 #[test]
 fn a_ring_that_cannot_turn_is_read_right_while_others_fill_it() {
@@ -496,6 +488,15 @@ fn what_is_set_aside_at_once_is_bounded_by_its_bytes_too() {
     assert!(pieces.contains(&20), "as many as it may be: {pieces:?}");
 }
 
+/// A statement that stores messages with these ids and so many bytes in the part that is appended to.
+fn stored(from: i64, to: i64, bytes: usize) -> String {
+    format!(
+        "INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
+        SELECT current_part(), id, place_of(0, id), 1, 1, 0, 0, convert_to(repeat('x', {bytes}), 'UTF8')
+        FROM generate_series({from}, {to}) AS id"
+    )
+}
+
 /// PostgreSQL stores them outside of the rows, where nothing but the turn gives back their space.
 #[test]
 fn the_ring_turns_by_the_bytes_of_large_bodies_too() {
@@ -503,13 +504,7 @@ fn the_ring_turns_by_the_bytes_of_large_bodies_too() {
     let database = server.create_database();
     let sql = |text: &str| server.psql(&database, &format!("SET search_path = posthaste; {text}"));
     sql("SELECT create_queue('q'), log_in('ann')");
-    let send = |from: i64, to: i64| {
-        sql(&format!(
-            "INSERT INTO message (ring, id, place, queue_id, sender_id, recipient_id, sent_ms, body)
-            SELECT current_part(), id, place_of(0, id), 1, 1, 0, 0, convert_to(repeat('x', 65000), 'UTF8')
-            FROM generate_series({from}, {to}) AS id"
-        ));
-    };
+    let send = |from, to| sql(&stored(from, to, 65000));
     let look = || sql("SELECT said FROM turn_ring(64 << 10, 1000, 2000, null, null)");
     send(1, 10);
     assert_eq!(look(), "", "less than a MiB");
@@ -520,4 +515,34 @@ fn the_ring_turns_by_the_bytes_of_large_bodies_too() {
     assert_eq!(look(), "backlog in message_0");
     send(301, 650);
     assert!(look().starts_with("eased message_0"));
+}
+
+/// Each turn leaves rows of `pg_class` that such a transaction may see, for which the next ones take longer.
+#[test]
+fn under_a_transaction_that_keeps_many_turns_the_ring_turns_more_seldom() {
+    let server = Postgres::start(&["fsync=off", "autovacuum=off"]);
+    let database = server.create_database();
+    let sql = |text: &str| server.psql(&database, &format!("SET search_path = posthaste; {text}"));
+    let send = |from, to| sql(&stored(from, to, 1000));
+    let look = || sql("SELECT said FROM turn_ring(64 << 10, 1000, 2000, null, null)");
+    let mut elsewhere = Session::open(&server, &database, "postgres");
+    elsewhere.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+    // Rows of pg_class like those that turns leave, but 18 in each transaction instead of eight.
+    let dead = "DO $$ BEGIN FOR round IN 1 .. 300 LOOP
+        GRANT SELECT ON ALL TABLES IN SCHEMA posthaste TO PUBLIC; COMMIT;
+        REVOKE SELECT ON ALL TABLES IN SCHEMA posthaste FROM PUBLIC; COMMIT;
+        END LOOP; END $$";
+    server.psql(&database, dead);
+    wait_until("the statistics know", || sql("SELECT kept_truncations() >= 1000") == "t");
+    send(1, 80);
+    assert_eq!(look(), "", "twice as much is needed now");
+    send(81, 160);
+    assert_eq!(look(), "turned");
+    elsewhere.run("COMMIT");
+    server.psql(&database, "VACUUM pg_class");
+    wait_until("the statistics know", || sql("SELECT kept_truncations() < 100") == "t");
+    sql("DELETE FROM message");
+    assert_eq!(look(), "emptied message_0");
+    send(161, 240);
+    assert_eq!(look(), "turned");
 }

@@ -171,6 +171,7 @@ fn the_password_is_nowhere_to_be_seen() {
 fn every_command_that_takes_a_url_hides_its_password() {
     // A server that never answers keeps them waiting while we look.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    silent.set_nonblocking(true).expect("a socket can be asked");
     let port = silent.local_addr().expect("its address").port();
     let url = format!("postgres://app:ses%40me@127.0.0.1:{port}/x");
     let joined = format!("--store={url}");
@@ -186,7 +187,7 @@ fn every_command_that_takes_a_url_hides_its_password() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         let command = command.args(words).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program runs");
-        let (begun, _) = silent.accept().expect("it connects");
+        let (begun, _) = wait_for("it connects", || silent.accept());
         let shown = arguments(child.id());
         child.kill().and_then(|()| child.wait()).expect("it can be killed");
         drop(begun);

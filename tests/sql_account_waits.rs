@@ -66,6 +66,62 @@ fn a_transaction_that_logs_somebody_in_keeps_nobody_waiting() {
     assert!(ask(&mut bob, &["SEND", "q", "x", "TO", "kept_too"]).integer().is_some());
 }
 
+/// Not for a second each, one after the other.
+#[test]
+fn a_transaction_that_logs_many_in_has_others_wait_for_it_once() {
+    const THOSE: usize = 60;
+    const WAITS: Duration = Duration::from_secs(THOSE as u64 / 2);
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&["--workers", "1"]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    app.run(&format!(
+        "BEGIN; SELECT count(posthaste.login('kept ' || n)) FROM generate_series(1, {THOSE}) AS n"
+    ));
+    let mut those: Vec<_> = (0..THOSE).map(|_| Client::connect(server.addr()).expect("it runs")).collect();
+    let begun = Instant::now();
+    for (before, one) in those.iter_mut().enumerate() {
+        one.send(&["LOGIN", &format!("kept {}", before + 1)]).expect("sent");
+    }
+    assert!(ask(&mut bob, &["SEND", "q", "x"]).integer().is_some());
+    for one in &mut those {
+        let answer = one.answer().expect("it runs");
+        assert!(answer.is_error("STORE"), "{answer:?}");
+    }
+    assert!(begun.elapsed() < WAITS, "{:?}", begun.elapsed());
+}
+
+/// Not each of them again with every batch, for a moment that adds up.
+#[test]
+fn accounts_that_a_transaction_keeps_hold_up_later_batches_for_a_moment_together() {
+    const THOSE: usize = 200;
+    const ROUNDS: usize = 10;
+    // One after the other each round takes two seconds.
+    const WAITS: Duration = Duration::from_secs(ROUNDS as u64);
+    let place = Place::new();
+    let (server, mut app) = (place.middleware(&["--workers", "1"]), place.app());
+    let mut bob = login(&server, "bob");
+    ask(&mut bob, &["QCREATE", "q"]);
+    app.run(&format!(
+        "BEGIN; SELECT count(posthaste.login('kept_' || n)) FROM generate_series(1, {THOSE}) AS n"
+    ));
+    let names: Vec<String> = (1..=THOSE).map(|n| format!("kept_{n}")).collect();
+    let sends: Vec<_> = names.iter().map(|name| ["SEND", "q", "x", "TO", name]).collect();
+    let sends: Vec<_> = sends.iter().map(|words| &words[..]).collect();
+    let all_are_refused = |bob: &mut Client| {
+        let answers = together(bob, &sends);
+        assert!(answers.iter().all(|answer| answer.is_error("STORE")), "{answers:?}");
+    };
+    // They are found.
+    all_are_refused(&mut bob);
+    let begun = Instant::now();
+    (0..ROUNDS).for_each(|_| all_are_refused(&mut bob));
+    assert!(begun.elapsed() < WAITS, "{:?}", begun.elapsed());
+    app.run("COMMIT");
+    // Those that a batch does not ask for are refused once more.
+    wait_until("all are served", || together(&mut bob, &sends).iter().all(|one| one.integer().is_some()));
+}
+
 /// Of the accounts in a file, those that a transaction has logged in for the first time are registered at its end, and
 /// the others at the start, which does not wait for it.
 #[test]

@@ -15,7 +15,7 @@ mod support;
 use std::thread;
 
 use client::Answer;
-use place::{BLOCK, Place, ask, login, pop, together};
+use place::{BLOCK, Place, WAITING, ask, login, pop, together};
 use postgres::shared;
 use session::Session;
 use support::patience::wait_until;
@@ -218,6 +218,13 @@ fn who_cannot_see_a_queue_that_was_made_meanwhile_is_told_to_try_again() {
     );
 }
 
+/// Waits until a pop that has the lock of its REQID waits for another one; the keeper, which has none, may wait too.
+fn wait_until_a_pop_waits_with_its_key(place: &Place) {
+    let its_key = "locktype = 'advisory' AND objsubid = 1 AND granted";
+    let its_key = format!("SELECT count(*) FROM pg_locks WHERE pid IN ({WAITING}) AND {its_key}");
+    wait_until("a pop waits, and has the lock of its key", || place.as_owner(&its_key) == "1");
+}
+
 #[test]
 fn a_pop_that_is_repeated_while_it_is_being_done_is_told_so_and_then_gets_the_same() {
     let place = Place::new();
@@ -232,8 +239,7 @@ fn a_pop_that_is_repeated_while_it_is_being_done_is_told_so_and_then_gets_the_sa
     slow.run("BEGIN; LOCK TABLE posthaste.remembered_pop IN SHARE MODE");
     let words = ["POP", "FROM", "bob", "REQID", "k"];
     here.send(&words).expect("it runs");
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    wait_until("it waits for the lock", || place.as_owner(waits) != "0");
+    wait_until_a_pop_waits_with_its_key(&place);
     assert!(ask(&mut there, &words).is_error("BUSY"));
     slow.run("COMMIT");
     assert_eq!(here.answer().expect("it runs").body(), Some("1"));
@@ -255,10 +261,7 @@ fn who_repeats_a_pop_of_all_queues_has_the_lock_of_its_key_before_it_looks() {
     let mut slow = Session::open(shared(), &place.database, "postgres");
     slow.run("BEGIN; LOCK TABLE posthaste.remembered_pop IN ACCESS EXCLUSIVE MODE");
     bob.send(&["POP", "FROM", "bob", "REQID", "k"]).expect("it runs");
-    let locks = "SELECT count(*) FROM pg_locks WHERE pid IN (SELECT pid FROM pg_locks WHERE NOT granted) AND";
-    wait_until("it waits for the lock", || place.as_owner(&format!("{locks} NOT granted")) != "0");
-    let its_key = format!("{locks} locktype = 'advisory' AND objsubid = 1 AND granted");
-    assert_eq!(place.as_owner(&its_key), "1", "it waits to look, and has the lock");
+    wait_until_a_pop_waits_with_its_key(&place);
     slow.run("COMMIT");
     assert_eq!(bob.answer().expect("it runs").body(), Some("1"));
 }
@@ -375,8 +378,7 @@ fn a_peek_at_a_sender_s_messages_passes_over_what_goes_with_its_queue() {
             [] => app.begin("SELECT queue FROM posthaste.peek('eve', sender => 'bob')"),
             words => eve.send(words).expect("it runs"),
         }
-        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        wait_until("it has read the message", || place.as_owner(waits) != "0");
+        place.wait_for_waiting("it has read the message");
         assert_eq!(ask(&mut bob, &["QDELETE", "gone"]), Answer::Integer(1));
         holder.run("SELECT pg_advisory_unlock(1, 2)");
         let queue = match peek {
@@ -540,7 +542,7 @@ fn what_is_sent_while_changes_are_applied_as_a_replica_reaches_those_it_is_for()
 }
 
 #[test]
-fn an_application_s_role_may_call_the_seven_functions_and_nothing_else() {
+fn an_application_s_role_may_call_what_is_made_for_it_and_nothing_else() {
     let place = Place::new();
     let mut app = place.app();
     for forbidden in [

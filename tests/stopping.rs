@@ -9,15 +9,15 @@ mod client;
 mod news;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Answer, Client};
+use client::{Answer, Broken, Client};
 use news::wait_until_blocked;
 use support::Server;
 use support::patience::{wait_for, wait_until};
@@ -94,9 +94,7 @@ fn account_for(known: &[Known], store: &str) {
     let server = Server::start(store, &[]);
     let mut client = Client::connect(server.addr()).expect("it runs");
     let mut popped: Vec<String> = known.iter().flat_map(|(_, popped)| popped.clone()).collect();
-    while let Some(body) = client.ask(&["POP", "QUEUE", "q"]).expect("it runs").body() {
-        popped.push(body.to_owned());
-    }
+    popped.extend(client.pop_all("q"));
     let distinct: BTreeSet<&String> = popped.iter().collect();
     assert_eq!(distinct.len(), popped.len(), "a message was delivered twice");
     let lost: Vec<&String> =
@@ -125,10 +123,9 @@ fn a_pop_of_somebody_who_has_just_come_does_not_hold_up_the_stop() {
     let mut client = Client::connect(server.addr()).expect("it runs");
     server.signal("TERM");
     // On a slow machine its time may be over before it has asked.
-    let asked = client.send(&["POP", "QUEUE", "q", "BLOCK", "250000"]);
-    assert!(
-        asked.is_err() || client.answer().is_ok_and(|answer| answer == Answer::Null) || client.is_closed()
-    );
+    let answer = client.ask(&["POP", "QUEUE", "q", "BLOCK", "250000"]);
+    assert!(matches!(answer, Ok(Answer::Null) | Err(Broken)), "{answer:?}");
+    assert_eq!(server.end().code(), Some(0));
 }
 
 /// A client that reads nothing of answers that are more than the kernel takes: a stop waits for it.
@@ -142,6 +139,21 @@ fn slow_reader(server: &Server) -> Client {
     slow
 }
 
+/// The same over HTTP.
+fn slow_reader_over_http(server: &Server) -> TcpStream {
+    let mut client = Client::connect(server.addr()).expect("it runs");
+    client.ask(&["QCREATE", "q"]).expect("it runs");
+    let body = "x".repeat(60_000);
+    for _ in 0..14 {
+        client.ask(&[&["SENDMANY", "q"][..], &[body.as_str(); 10]].concat()).expect("it runs");
+    }
+    let mut slow = TcpStream::connect(server.http()).expect("HTTP is served");
+    slow.write_all(b"GET /v1/queues/q/messages?count=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("asked");
+    slow.read_exact(&mut [0]).expect("the answer is on its way");
+    slow
+}
+
 /// Threads that have no connections end before the others; whoever is sent to them must not wait for what never comes.
 #[test]
 fn http_says_at_once_that_the_server_stops() {
@@ -151,11 +163,12 @@ fn http_says_at_once_that_the_server_stops() {
     assert_eq!(server.page("/v1/queues").0, 200);
     server.signal("TERM");
     server.wait_for_log("stopping: ");
-    thread::sleep(Duration::from_millis(700)); // who has just come is spared for a while
-    for _ in 0..8 {
-        let (status, said) = server.page("/v1/queues");
-        assert!(status == 503 && said.contains("BUSY"), "{status}: {said}");
-    }
+    // Who has just come is spared for a while; then each of the threads says it.
+    wait_for("everybody is told", || {
+        let pages = [(); 8].map(|()| server.page("/v1/queues"));
+        let is_told = pages.iter().all(|(status, said)| *status == 503 && said.contains("BUSY"));
+        if is_told { Ok(()) } else { Err(format!("{pages:?}")) }
+    });
     assert!(server.is_running(), "it waits for the reader");
     assert_eq!(server.stop().code(), Some(128 + 15));
 }
@@ -171,6 +184,20 @@ fn a_second_signal_ends_at_once() {
     let start = Instant::now();
     assert_eq!(server.stop().code(), Some(128 + 15));
     assert!(start.elapsed() < STOPPED, "it took {:?}", start.elapsed());
+}
+
+/// A stop in order leaves a note beside the log, by which a later start knows that nothing may be missing.
+#[test]
+fn a_stop_that_cuts_connections_still_closes_the_store_in_order() {
+    for is_over_http in [false, true] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let store = format!("embedded:{}", dir.path().display());
+        let server = Server::start_with_http(&store, &["--drain", "0s"]);
+        let _slow = (!is_over_http).then(|| slow_reader(&server));
+        let _slow_over_http = is_over_http.then(|| slow_reader_over_http(&server));
+        assert_eq!(server.stop().code(), Some(0));
+        assert!(dir.path().join("closed").exists(), "over HTTP: {is_over_http}");
+    }
 }
 
 /// It reads its accounts, which do not come.

@@ -28,17 +28,19 @@ const PAUSES: Duration = Duration::from_millis(9 * 50);
 /// How often that is tried. Machines that are shared stand still at times.
 const TRIES: usize = 10;
 
-/// Leases of account 1 in queue 1 that end at this time.
-fn lease(postgres: &Postgres, database: &str, leases: usize, due: &str) {
-    postgres.psql(
+/// Leases of account 1 in queue 1 that end at this time; when that is.
+fn lease(postgres: &Postgres, database: &str, leases: usize, due: &str) -> u64 {
+    let due = postgres.psql(
         database,
         &format!(
-            "INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
+            "WITH made AS (INSERT INTO posthaste.message (ring, id, place, queue_id, sender_id, recipient_id, due_ms, holder_id, receipt,
                 deliveries, sent_ms, body)
             SELECT 2, n, posthaste.place_of(0, n), 1, 1, 0, due, 1, n, 1, 0, 'x'
-            FROM (SELECT {due} AS due) AS one, generate_series(1, {leases}) AS n"
+            FROM (SELECT {due} AS due) AS one, generate_series(1, {leases}) AS n
+            RETURNING due_ms) SELECT max(due_ms) FROM made"
         ),
     );
+    number(&due)
 }
 
 #[test]
@@ -52,8 +54,8 @@ fn thousands_of_leases_that_end_together_come_back_without_a_pause() {
     let mut session = Session::open(postgres, &database, "postgres");
     let mut by_hand = Session::open(postgres, &alone, "postgres");
     let mut is_without_pauses = || {
-        lease(postgres, &database, LEASES, "posthaste.now_ms() + 1000");
-        let late = late(&mut session);
+        let due_ms = lease(postgres, &database, LEASES, "posthaste.now_ms() + 1000");
+        let late = late(&mut session, due_ms);
         let purged = client.ask(&["QPURGE", "q"]).expect("an answer");
         assert_eq!(purged.integer(), i64::try_from(LEASES).ok());
         lease(postgres, &alone, LEASES, "1000::bigint");
@@ -64,9 +66,8 @@ fn thousands_of_leases_that_end_together_come_back_without_a_pause() {
     assert!((0..TRIES).any(|_| is_without_pauses()), "they come back with pauses");
 }
 
-/// How late the last of the leases has ended.
-fn late(session: &mut Session) -> Duration {
-    let due_ms = number(&session.run("SELECT max(due_ms) FROM posthaste.message"));
+/// How late the last of the leases has ended that were to end then.
+fn late(session: &mut Session, due_ms: u64) -> Duration {
     wait_for("all leases have ended", || {
         let seen = session.run("SELECT count(due_ms), posthaste.now_ms() FROM posthaste.message");
         match seen.split_once('|') {
@@ -175,5 +176,46 @@ fn in_a_quiet_moment_timers_are_as_little_late_as_is_promised() {
             round[round.len() / 2] < LATE_MAX / 2
         };
         assert!((0..TRIES).any(|_| is_in_time()), "{make:?}");
+    }
+}
+
+/// Whether that is deleted or stays is known at the end of the other transaction.
+#[test]
+fn a_message_waits_for_who_may_be_deleting_its_dead_letter_queue() {
+    let postgres = shared();
+    let database = postgres.create_database();
+    let server = Server::start(&postgres.url(&database), &[]);
+    let mut client = Client::login(server.addr(), "ann").expect("it runs");
+    let mut ask = |line: &str| client.ask(&line.split(' ').collect::<Vec<_>>()).expect("an answer");
+    let mut app = Session::open(postgres, &database, "postgres");
+    for (end, goes_to) in [("ROLLBACK", "dead"), ("COMMIT", "work")] {
+        ask("QCREATE dead");
+        ask("QCREATE work DEADLETTER dead AFTER 1");
+        ask("SENDMANY work nack lease");
+        let nacked = ask("POP QUEUE work LEASE 600000");
+        app.run("BEGIN; SELECT posthaste.delete_queue('dead')");
+        ask("POP QUEUE work LEASE 100");
+        let receipt = nacked.get("receipt").and_then(Answer::text).expect("a receipt").to_owned();
+        assert_eq!(ask(&format!("NACK {receipt}")), Answer::Integer(1));
+        // It is tried again each second.
+        let until = Instant::now() + Duration::from_millis(2500);
+        while Instant::now() < until {
+            assert_eq!(ask("POP QUEUE work"), Answer::Null, "its last delivery is over");
+            assert_eq!(ask(&format!("ACK {receipt}")), Answer::Integer(0));
+            sleep(Duration::from_millis(50));
+        }
+        app.run(end);
+        for _ in 0..2 {
+            let found = wait_for(format!("it is in {goes_to}"), || {
+                let found = ask(&format!("POP QUEUE {goes_to}"));
+                if found.body().is_some() { Ok(found) } else { Err(format!("{found:?}")) }
+            });
+            let reason = match found.body() {
+                Some("nack") => "nack",
+                _ => "lease ran out",
+            };
+            let given = found.get("reason").and_then(Answer::text);
+            assert_eq!(given, Some(reason).filter(|_| goes_to == "dead"), "{found:?}");
+        }
     }
 }

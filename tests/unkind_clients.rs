@@ -120,6 +120,27 @@ fn a_client_whose_last_words_come_with_its_end_is_let_go() {
     assert!(answers.ends_with("+PONG\r\n"), "{answers}");
 }
 
+/// A null would say that nothing was there.
+#[test]
+fn a_client_whose_blocking_pop_comes_with_its_end_is_not_told_that_nothing_was_there() {
+    let (server, _dir) = server(&[]);
+    let mut other = Client::login(server.addr(), "other").expect("it runs");
+    ask(&mut other, &["QCREATE", "q"]);
+    ask(&mut other, &["SEND", "q", "one"]);
+    let mut socket = TcpStream::connect(server.addr()).expect("the server runs");
+    socket.write_all(b"PING\r\n").expect("the server reads");
+    socket.read_exact(&mut [0; 7]).expect("it is served");
+    server.signal("STOP");
+    socket.write_all(b"POP QUEUE q BLOCK 600000\r\n").expect("the kernel takes it");
+    socket.shutdown(Shutdown::Write).expect("a half-close");
+    server.signal("CONT");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut answers = String::new();
+    socket.read_to_string(&mut answers).expect("answers, then the end");
+    assert!(answers.starts_with("-ERR POP waits for nobody"), "{answers}");
+    assert_eq!(ask(&mut other, &["POP", "QUEUE", "q"]).body(), Some("one"));
+}
+
 /// How many PEEKs are counted.
 fn peeks(client: &mut Client) -> u64 {
     let info = ask(client, &["INFO"]);
@@ -388,10 +409,12 @@ fn a_client_that_takes_nothing_of_its_answers_is_cut_and_one_that_waits_for_a_me
     let store = tempfile::tempdir().expect("a temporary directory");
     let store = format!("embedded:{}", store.path().display());
     let server = Server::start_with_http(&store, &["--send-timeout", "300ms", "--idle-timeout", "2500ms"]);
-    let (mut waits, mut sends) = (connect(&server), connect(&server));
+    let mut sends = connect(&server);
     ask(&mut sends, &["QCREATE", "q"]);
     let settings = ask(&mut sends, &["CONFIG", "GET", "timeout"]);
     assert_eq!(settings.get("timeout").and_then(Answer::text), Some("2"), "in whole seconds");
+    // Not before, for it is idle until it asks.
+    let mut waits = connect(&server);
     waits.send(&["POP", "QUEUE", "q", "BLOCK", "170000"]).expect("the server reads");
     let mut deaf = TcpStream::connect(server.addr()).expect("the server runs");
     let text = format!("ECHO {}\r\n", "x".repeat(60_000));

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
                 check(&args, data);
                 end
             }
-            Decoded::Typed { end, bytes } => {
+            Decoded::Unescaped { end, bytes } => {
                 check(&args, &bytes);
                 end
             }

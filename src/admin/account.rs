@@ -1,7 +1,7 @@
 //! `posthaste admin account`: the accounts file of a closed server.
 
 use std::error::Error;
-use std::io::{IsTerminal as _, Read as _, stdin};
+use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Read as _, stdin};
 use std::path::Path;
 
 use posthaste_load::stderr::complain;
@@ -66,10 +66,14 @@ const SECRET_BYTES_MAX: usize = 4096;
 /// Reads a secret from stdin: its first line.
 fn secret() -> Result<String, Box<dyn Error>> {
     if stdin().is_terminal() {
-        complain("secret (it is shown as you type; end with Enter and Ctrl-D):");
+        complain("secret (it is shown as you type):");
     }
     let mut text = String::new();
-    stdin().read_to_string(&mut text)?;
+    let read = stdin().lock().take(SECRET_BYTES_MAX as u64 + 2).read_line(&mut text);
+    read.map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => "a secret must be text in UTF-8".to_owned(),
+        _ => format!("cannot read the secret from stdin: {error}"),
+    })?;
     match text.lines().next() {
         Some(secret) if secret.len() > SECRET_BYTES_MAX => {
             Err(format!("the secret is too long: it may have {SECRET_BYTES_MAX} bytes").into())

@@ -8,7 +8,7 @@ use posthaste_server::cache::explain;
 use posthaste_server::cache::fleet::{Fleet, FleetOptions};
 use serde_json::{Value as Json, json};
 
-use crate::admin::table;
+use crate::admin::table::table;
 use crate::cache;
 use crate::config::{self, Misuse};
 use crate::flags::{Program, ReachCache, WebReach};

@@ -9,7 +9,7 @@ use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::report::{Report, report_on};
 use serde_json::{Value as Json, json};
 
-use crate::admin::{cell, table};
+use crate::admin::table::{cell, table};
 use crate::config::Misuse;
 use crate::placed::one_line;
 use crate::stdout::say;

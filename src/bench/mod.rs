@@ -1,5 +1,6 @@
 //! `posthaste bench`: runs the load generator and turns its verdict into an exit code.
 
+mod driver;
 mod raw;
 mod store;
 mod store_postgres;

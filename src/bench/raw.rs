@@ -43,6 +43,18 @@ pub(crate) fn append(
     Ok(rate?)
 }
 
+/// Checks that the file beside a store can be created, before the store is filled.
+///
+/// # Errors
+/// What is in the way.
+pub(crate) fn has_room(dir: &Path) -> Result<(), String> {
+    let path = path_beside(dir);
+    match path.exists() {
+        true => Err(format!("{} is in the way: remove it, or name another directory", path.display())),
+        false => Ok(()),
+    }
+}
+
 /// Creates the file. One of that name that exists already belongs to somebody else, and is an error.
 fn create(path: &Path) -> io::Result<File> {
     let mut path_in_use = lock(&PATH_IN_USE);
@@ -90,6 +102,9 @@ mod tests {
         appended("data.v1/").expect("its file has another name");
         let error = appended("data.v2").expect_err("its file is there");
         assert!(error.to_string().contains("data.v2.raw"), "{error}");
+        assert!(
+            has_room(&dir.path().join("data.v2")).is_err() && has_room(&dir.path().join("data.v1/")).is_ok()
+        );
         for file in others {
             assert_eq!(fs::read(dir.path().join(file)).expect("it is there"), b"kept");
         }

@@ -78,6 +78,7 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
                 Ok(_) => return Err(format!("{} is not empty: name a new directory", dir.display()).into()),
                 Err(error) => return Err(format!("cannot use {}: {error}", dir.display()).into()),
             }
+            raw::has_room(dir)?;
             let store = Embedded::open(dir, EmbeddedOptions::default())?;
             let mut report = measure(flags, store, Some(dir))?;
             let start = Instant::now();
@@ -90,7 +91,11 @@ pub(crate) fn run(flags: &BenchStoreFlags) -> Result<(), Box<dyn Error>> {
             return ran.map_err(|error| error as Box<dyn Error>);
         }
     };
-    say(&shown(&report))?;
+    let mut text = shown(&report);
+    if let StoreChoice::Embedded(dir) = &choice {
+        let _ = writeln!(text, "the store stays in {}: remove it before another run there", dir.display());
+    }
+    say(&text)?;
     if let Some(json) = json {
         json.write(&serde_json::to_string_pretty(&report)?)?;
     }

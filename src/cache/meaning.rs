@@ -17,6 +17,7 @@ use posthaste_server::cache::server_limits::ServerLimits;
 use posthaste_server::cache::table::{Route, Table};
 use posthaste_server::cache::verbs::Verbs;
 
+use super::unknown_names;
 use crate::config::Misuse;
 
 /// Mean weight, in thousandths, at which mcrouter's 32 attempts find no server for one of five keys.
@@ -24,6 +25,7 @@ const LOW_WEIGHT: u32 = 50;
 
 /// Returns the whole text.
 pub(super) fn meaning(options: &Options) -> Result<String, Misuse> {
+    unknown_names::refuse(&options.layout, &options.fleet_options.resolver).map_err(Misuse)?;
     let fleet = Fleet::with_options(
         &options.layout,
         options.ejection,
@@ -99,6 +101,9 @@ fn member(member: &MemberPlan, resolver: &Resolver) -> Result<String, String> {
     let address = backend.address()?.to_string();
     if backend.name != address {
         text += &format!(" at {address}");
+    }
+    if backend.speaks_tls {
+        text += ", over TLS";
     }
     if let Some(name) = &member.name {
         text += &format!(", its keys placed by the name {name}");
@@ -178,6 +183,10 @@ fn routes(table: &Table) -> Result<String, Misuse> {
         let explained = explain(table, first, &example).map_err(Misuse)?;
         text +=
             &format!("keys {example}, {who}: {}\n", explained.sentences.first().map_or("", String::as_str));
+        if !route.renaming.removed_prefix.is_empty() {
+            let prefix = String::from_utf8_lossy(&route.renaming.removed_prefix);
+            text += &format!("  the key {prefix} alone is refused, for nothing would be left of it\n");
+        }
         let info: RouteInfo = admin::route_info(table, route);
         if let (Some(limit), Some(burst)) = (info.limit, info.burst) {
             text += &format!("  at most {limit} requests a second, {burst} at once\n");

@@ -1,10 +1,11 @@
 //! `posthaste cache`: starts the tier, reads its file again on SIGHUP, runs until a signal, stops gracefully.
 
 mod meaning;
+mod unknown_names;
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use posthaste_measure::RunInfo;
@@ -17,18 +18,22 @@ use posthaste_server::cache::resolver::Resolver;
 use posthaste_server::cache::rules::{Reads, Rules, Writes};
 use posthaste_server::cache::server::{Options, Server};
 use posthaste_server::cache::server_limits::ServerLimits;
-use posthaste_server::front::accept::Endpoint;
-use posthaste_server::front::lifecycle::RunNote;
+use posthaste_server::front::lifecycle::{self, RunNote};
 use posthaste_tls::{Check, Trust};
 
 use crate::config::{self, Misuse};
 use crate::flags::{CacheFlags, Program, ServerTlsFlags, Switch};
 use crate::import;
+use crate::open_files;
+use crate::placed::FileError;
 use crate::pools::{self, Defaults, Names};
+use crate::signals::{catch_signals, wait_for_stop_signal};
 use crate::stdout::say;
-use crate::tier::{
-    CommonFlags, catch_signals, legible, log_http_address, report_stop, start_log, wait_for_stop_signal,
-};
+use crate::tier::{CommonFlags, legible, log_http_address, report_stop, start_log};
+
+/// Why a file is refused that has a route with a timeout.
+const TIMEOUT_WITH_WORKERS: &str =
+    "timeout of a route: with --workers N a worker waits for its server; leave out the timeout, or --workers";
 
 /// Runs the tier; returns when it has stopped.
 pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
@@ -36,11 +41,15 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
         return import::run(path, flags.pool.as_deref());
     }
     start_log(&flags.run);
-    let options = options(flags).map_err(Misuse)?;
+    let options = options(flags)?;
     if flags.check.is_some() {
+        // The files of --tls-cert and its like must be good too. (Those of --server-tls-ca are read with the servers.)
+        lifecycle::encryption(&options.front, b"").map_err(|error| Misuse(error.to_string()))?;
         return say(&meaning::meaning(&options)?);
     }
+    let trusts_in_vain = has_server_tls(&flags.server_tls) && !speaks_tls(&options.layout);
     let signals = catch_signals()?;
+    open_files::raise_limit();
     let server = Server::start(options)?;
     for address in server.running().addresses() {
         tracing::info!(servers = server.servers(), "listening on {address}");
@@ -51,7 +60,12 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
         }
     }
     log_http_address(server.running());
-    if let Some(url) = server.running().http_url().filter(|_| is_reached_by_others(&flags.http))
+    if trusts_in_vain {
+        tracing::warn!(
+            "--server-tls-ca, -cert and -key do nothing, for no connection to a server is encrypted: write tls: before its address"
+        );
+    }
+    if let Some(url) = server.running().http_url().filter(|_| server.running().is_http_reached_by_others())
         && flags.front.tls.tls_ca.is_none()
     {
         tracing::warn!(
@@ -62,9 +76,14 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<(), Box<dyn Error>> {
     report_stop(server.stop(flags.run.drain))
 }
 
-/// Returns whether HTTP is served to other machines.
-fn is_reached_by_others(http: &str) -> bool {
-    http != "off" && Endpoint::parse(http).is_ok_and(|address| !address.is_local())
+/// Returns whether it is said how connections to servers are encrypted.
+fn has_server_tls(flags: &ServerTlsFlags) -> bool {
+    flags.server_tls_ca.is_some() || flags.server_tls_cert.is_some()
+}
+
+/// Returns whether the connections to any server are encrypted.
+fn speaks_tls(layout: &Layout) -> bool {
+    layout.pools.iter().flat_map(|pool| &pool.members).any(|member| member.address.starts_with("tls:"))
 }
 
 /// Reads flags, environment and files again and puts pools, routes and certificates in force; on an error,
@@ -89,12 +108,12 @@ fn common(flags: &CacheFlags) -> CommonFlags<'_> {
     CommonFlags { listen: &flags.listen, http: &flags.http, front: &flags.front, run: &flags.run }
 }
 
-fn options(flags: &CacheFlags) -> Result<Options, String> {
+fn options(flags: &CacheFlags) -> Result<Options, Box<dyn Error>> {
+    let trust = server_tls(&flags.server_tls).map_err(Misuse)?;
     Ok(Options {
-        front: common(flags).options(|| run_note(flags))?,
-        layout: layout(flags)?,
+        layout: layout(flags).map_err(Misuse)?,
         ejection: ejection(flags),
-        fleet_options: FleetOptions { trust: server_tls(&flags.server_tls)?, resolver: resolver(flags) },
+        fleet_options: FleetOptions { trust, resolver: resolver(flags) },
         resolve_every: flags.resolve_every.0,
         workers: flags.workers.0,
         line_requests_max: flags.line_limit,
@@ -102,6 +121,8 @@ fn options(flags: &CacheFlags) -> Result<Options, String> {
         line_bytes_max: flags.max_line as usize,
         client_limit: flags.client_limit,
         memory_limit: flags.memory_limit,
+        // Last, as it looks up names: misuse is told first.
+        front: common(flags).options(|| run_note(flags))?,
     })
 }
 
@@ -115,13 +136,7 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
     let members = members(&flags.server)?;
     let rules = rules(flags)?;
     let mut layout = match file(flags).zip(flags.text.as_deref()) {
-        Some((path, text)) => {
-            // A check should report a server name that cannot be resolved; a starting tier can do without it.
-            let names = if flags.check.is_some() { Names::Known } else { Names::Believed };
-            let defaults = Defaults { rules, server_limits: server_limits(flags), resolver: resolver(flags) };
-            pools::layout(text, members, &defaults, names)
-                .map_err(|wrong| wrong.with_line(path.display(), text))?
-        }
+        Some((path, text)) => layout_of_file(flags, path, text, members, rules)?,
         None if members.is_empty() => Layout::default(),
         None => Layout::of_one_pool(members, rules).with_server_limits(server_limits(flags)),
     };
@@ -129,12 +144,6 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
     layout.settings =
         Settings { flush_all: flags.flush_all == Switch::On, mock: flags.mock.0, request_timeout };
     layout.zone.clone_from(&flags.zone);
-    if flags.workers.0.is_some() && layout.routes.iter().any(|route| route.timeout.is_some()) {
-        return Err(
-            "a route has a timeout, but with --workers N a worker waits for its server: leave out the timeout, or --workers"
-                .into(),
-        );
-    }
     match (servers(&layout)?, flags.mock.0) {
         (0, None) => {
             Err("name the memcached servers: --server HOST:PORT, once for each (or --mock, for none)".into())
@@ -142,6 +151,31 @@ pub(crate) fn layout(flags: &CacheFlags) -> Result<Layout, String> {
         (1.., Some(_)) => Err("--mock answers without servers: leave out --server, or --mock".into()),
         (named, None) if named > SERVERS_MAX => Err(format!("--server: at most {SERVERS_MAX} are served")),
         _ => Ok(layout),
+    }
+}
+
+/// Reads the servers, pools and routes of a file's text. `members` are the servers of the flags.
+fn layout_of_file(
+    flags: &CacheFlags,
+    path: &Path,
+    text: &str,
+    members: Vec<MemberPlan>,
+    rules: Rules,
+) -> Result<Layout, String> {
+    let defaults = Defaults { rules, server_limits: server_limits(flags), resolver: resolver(flags) };
+    let placed = |wrong: FileError| wrong.with_line(path.display(), text);
+    let read = |names| pools::layout(text, members.clone(), &defaults, names).map_err(placed);
+    let layout = match flags.check {
+        // A check should report a server name that cannot be resolved; a starting tier can do without it.
+        Some(_) => read(Names::Known).map_err(|first| match read(Names::Believed) {
+            Ok(layout) => unknown_names::with_others(&first, &layout, &defaults.resolver),
+            Err(_) => first,
+        })?,
+        None => read(Names::Believed)?,
+    };
+    match pools::place_of_timeout(text).filter(|_| flags.workers.0.is_some()) {
+        Some(at) => Err(placed(FileError::new(at, TIMEOUT_WITH_WORKERS))),
+        None => Ok(layout),
     }
 }
 

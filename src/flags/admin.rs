@@ -8,7 +8,7 @@ use posthaste_load::address::Address;
 use posthaste_server::accounts::check_name;
 use posthaste_server::log_level::LogLevel;
 
-use super::looking::{DoctorFlags, ReachCache, TopFlags, WebReach};
+use super::over_http::{DoctorFlags, ReachCache, TopFlags, WebReach};
 use super::{account, duration, log_level};
 
 /// `posthaste admin`
@@ -210,7 +210,7 @@ pub(crate) enum AdminCommand {
     },
     /// Copies an embedded store, while its server goes on or at rest; run it where the store is
     #[command(after_help = "Example:
-  posthaste admin backup --store embedded:/var/lib/posthaste/posthaste-data --to /backup/posthaste-2026-11-26")]
+  posthaste admin backup --store embedded:/var/lib/posthaste/posthaste-data --to /backup/monday")]
     Backup {
         /// The store: embedded:DIR
         #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-data")]

@@ -49,16 +49,16 @@ pub(crate) struct MergeFlags {
 #[command(after_help = "Examples:
   posthaste bench store --store embedded:/tmp/bench --batch 64
   posthaste bench store --store memory: --workload send --preload 1000000
-  posthaste bench store --store postgres://app@db.example/bench --workload twelve-step --connections 16 --batch 1")]
+  posthaste bench store --store postgres://app@db.example/bench --connections 16 --batch 1")]
 pub(crate) struct BenchStoreFlags {
     /// The store to drive; an embedded directory must be new or empty, and so must a database but for the schema
     #[arg(long, value_name = "STORE", default_value = "embedded:./posthaste-bench")]
     pub(crate) store: String,
     /// What is done
-    #[arg(long, default_value = "pairs")]
+    #[arg(long, value_name = "WORKLOAD", default_value = "pairs")]
     pub(crate) workload: StoreWorkload,
     /// Operations in one commit; may repeat
-    #[arg(long, default_values_t = [1, 16, 64, 256], value_delimiter = ',', value_parser = up_to(BATCH_MAX))]
+    #[arg(long, value_name = "N", default_values_t = [1, 16, 64, 256], value_delimiter = ',', value_parser = up_to(BATCH_MAX))]
     pub(crate) batch: Vec<usize>,
     /// On PostgreSQL: connections at once, each with a thread of its own; may repeat [default: 1 4 16]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = up_to(CONNECTIONS_MAX))]
@@ -72,10 +72,10 @@ pub(crate) struct BenchStoreFlags {
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) preload: u64,
     /// How long each batch size is measured, all repetitions together
-    #[arg(long, default_value = "5s", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     pub(crate) duration: Duration,
     /// Parts of that time, each a measurement of its own; medians are shown
-    #[arg(long, default_value = "3", value_parser = up_to(REPETITIONS_MAX))]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = up_to(REPETITIONS_MAX))]
     pub(crate) repetitions: usize,
     /// Write the figures as JSON to this file
     #[arg(long, value_name = "FILE")]

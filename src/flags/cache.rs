@@ -28,7 +28,7 @@ pub(crate) struct CacheFlags {
     /// Address for memcached clients: HOST:PORT or unix:PATH; may repeat
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7412", value_delimiter = ',', value_parser = listen_address)]
     pub(crate) listen: Vec<String>,
-    /// Health and live figures over HTTP: HOST:PORT, or `off`
+    /// HTTP: the console for a browser, the JSON API, health and metrics; HOST:PORT, or `off`
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7481", value_parser = http_address)]
     pub(crate) http: String,
     #[command(flatten)]

@@ -5,7 +5,7 @@ mod admin;
 mod bench;
 mod cache;
 mod lab;
-mod looking;
+mod over_http;
 mod pages;
 mod postgres;
 mod queue;
@@ -24,7 +24,7 @@ pub(crate) use self::admin::{AccountCommand, Admin, AdminCommand, Reach, RoleFla
 pub(crate) use self::bench::{Bench, BenchStoreFlags, MergeFlags, StoreWorkload};
 pub(crate) use self::cache::{CacheFlags, ServerTlsFlags, Switch};
 pub(crate) use self::lab::LabFlags;
-pub(crate) use self::looking::{DoctorFlags, ReachCache, TopFlags, WebReach};
+pub(crate) use self::over_http::{DoctorFlags, ReachCache, TopFlags, WebReach};
 pub(crate) use self::pages::{CompletionsFlags, ManFlags, ReferenceFlags, Topic};
 pub(crate) use self::postgres::{MigrateFlags, PoppingFlags};
 pub(crate) use self::queue::QueueFlags;

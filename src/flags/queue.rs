@@ -14,13 +14,15 @@ use super::{at_least_one, body_bytes, http_address, listen_address, memory_bytes
 #[command(after_help = "Examples:
   posthaste queue
   posthaste queue --listen 127.0.0.1:7411 --store embedded:/var/lib/posthaste
-  posthaste queue --listen 0.0.0.0:7411 --accounts accounts.txt --tls-cert queue.crt --tls-key queue.key
-  redis-cli -p 7411 QCREATE orders; redis-cli -p 7411 SEND orders hello; redis-cli -p 7411 POP QUEUE orders")]
+  posthaste queue --listen 0.0.0.0:7411 --accounts accounts --tls-cert queue.crt --tls-key queue.key
+  redis-cli -p 7411 QCREATE orders
+  redis-cli -p 7411 SEND orders hello
+  redis-cli -p 7411 POP QUEUE orders")]
 pub(crate) struct QueueFlags {
     /// RESP address: HOST:PORT or unix:PATH; may repeat
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411", value_delimiter = ',', value_parser = listen_address)]
     pub(crate) listen: Vec<String>,
-    /// Health and live figures over HTTP: HOST:PORT, or `off`
+    /// HTTP: the console for a browser, the JSON API, health and metrics; HOST:PORT, or `off`
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:7480", value_parser = http_address)]
     pub(crate) http: String,
     #[command(flatten)]
@@ -33,11 +35,11 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_name = "open|FILE", default_value = "open")]
     pub(crate) accounts: String,
     /// Concurrent workers, on PostgreSQL each with a connection of its own [default: 8; 1 on embedded]
-    #[arg(long, value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) workers: Option<usize>,
     /// Maximum number of requests a worker takes from the waiting line at once; 1: each has a commit of its own
     /// [default: 256; 1 with --pop-strategy]
-    #[arg(long, value_parser = at_least_one)]
+    #[arg(long, value_name = "REQUESTS", value_parser = at_least_one)]
     pub(crate) batch: Option<usize>,
     #[command(flatten)]
     pub(crate) popping: PoppingFlags,

@@ -22,7 +22,7 @@ pub(crate) struct FrontFlags {
     #[command(flatten)]
     pub(crate) tls: TlsFlags,
     /// Network threads [default: number of cores]
-    #[arg(long, value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
     /// Maximum number of client connections; no more are let in than the limit of open files has room for
     #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = at_least_one)]
@@ -30,7 +30,7 @@ pub(crate) struct FrontFlags {
     /// Disconnect a client that reads none of its pending answers for this long
     #[arg(long, value_name = "TIME|off", default_value = "60s", value_parser = time_or_off)]
     pub(crate) send_timeout: TimeLimit,
-    /// Disconnect a client that asks nothing and waits for nothing for this long
+    /// Disconnect a client that sends nothing and waits for nothing for this long
     #[arg(long, value_name = "TIME|off", default_value = "off", value_parser = time_or_off)]
     pub(crate) idle_timeout: TimeLimit,
 }
@@ -67,16 +67,16 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) slow: Option<Duration>,
     /// Aggregation window of the measurements
-    #[arg(long, default_value = "1s", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     pub(crate) window: Duration,
     /// Write a record (run.json, windows.csv, latency.hlog, system.csv) to this directory, which must hold none yet
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
     /// Record every single request too, with its six stamps (requests.parquet)
-    #[arg(long, requires = "record")]
+    #[arg(long)]
     pub(crate) record_requests: bool,
     /// How long a graceful stop waits for requests in flight
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) drain: Duration,
     /// Form of the log on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]

@@ -21,6 +21,9 @@ use crate::placed::one_line;
 use crate::pools::{self, Defaults, Names};
 use crate::stdout::say;
 
+/// Shortest timeout of servers that a file of ours may have, in milliseconds.
+const TIMEOUT_MS_MIN: u64 = 10;
+
 /// A pool to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Pool {
@@ -98,8 +101,16 @@ pub(crate) fn translate(
 }
 
 fn read(text: &str, pool: Option<&str>) -> Result<Import, String> {
-    let bare = mcrouter::without_comments(text);
-    if bare.trim_start().starts_with('{') { mcrouter::read(&bare) } else { twemproxy::read(text, pool) }
+    // Some editors write a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
+    let bare = mcrouter::strict_json(text);
+    match (bare.trim_start().starts_with('{'), pool) {
+        (false, _) => twemproxy::read(text, pool),
+        (true, None) => mcrouter::read(&bare),
+        (true, Some(_)) => {
+            Err("--pool is for a file of twemproxy; of one of mcrouter all pools are translated".into())
+        }
+    }
 }
 
 impl Import {

@@ -6,7 +6,7 @@ use posthaste_server::cache::placement::Hash;
 use serde_json::{Map, Value as Json};
 
 use super::yaml;
-use super::{Import, Pool, Route, Server, quoted};
+use super::{Import, Pool, Route, Server, TIMEOUT_MS_MIN, quoted};
 use crate::flags::MAX_CLIENTS;
 
 /// Where the first pool serves HTTP, which is the default of `--http`; each further one has the next port.
@@ -83,14 +83,19 @@ fn pool(import: &mut Import, name: &str, yaml: &Map<String, Json>) -> Result<(),
         }
     }
     if let Some(timeout) = number("timeout") {
-        import.options.push(("server-timeout", quoted(&format!("{}ms", timeout.max(10)))));
+        import.options.push(("server-timeout", quoted(&format!("{}ms", timeout.max(TIMEOUT_MS_MIN)))));
     }
     if let Some(clients) = number("client_connections") {
         import.options.push(("max-clients", clients.to_string()));
     }
     match (text("timeout"), number("timeout")) {
         (Some(given), None) => import.leave_out(format!("timeout {given}: a server may take 1 s to answer")),
-        (_, Some(..10)) => import.leave_out("a timeout below 10 ms: it is 10 ms"),
+        (None, None) => {
+            import.leave_out("no timeout: a server may take 1 s to answer, and not as long as it likes")
+        }
+        (_, Some(..TIMEOUT_MS_MIN)) => {
+            import.leave_out(format!("a timeout below {TIMEOUT_MS_MIN} ms: it is {TIMEOUT_MS_MIN} ms"))
+        }
         _ => {}
     }
     if let (Some(given), None) = (text("client_connections"), number("client_connections")) {

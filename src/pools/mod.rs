@@ -95,6 +95,17 @@ pub(crate) fn layout(
     Ok(layout)
 }
 
+/// Returns the place of the first timeout of a route in a file's text.
+pub(crate) fn place_of_timeout(text: &str) -> Option<usize> {
+    let file = parse(text).ok()?;
+    let routes = file.get_ref().get("cache")?.get_ref().get(ROUTES)?.get_ref().as_array()?.iter();
+    let tables = routes.filter_map(|route| route.get_ref().as_table());
+    tables
+        .flat_map(|table| table.keys())
+        .find(|field| field.get_ref() == "timeout")
+        .map(|field| field.span().start)
+}
+
 fn catch_all(pool: usize) -> RoutePlan {
     RoutePlan { pool, ..RoutePlan::default() }
 }

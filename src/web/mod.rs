@@ -255,10 +255,15 @@ impl Figures {
         })
     }
 
-    /// Returns the sum of a metric over those of its series whose labels contain this text.
-    pub(crate) fn sum(&self, name: &str, holding: &str) -> f64 {
+    /// Returns the sum of a metric over its series: those with this value of this label, or all.
+    pub(crate) fn sum(&self, name: &str, label: Option<(&str, &str)>) -> f64 {
         let begin = format!("{name}{{");
-        let chosen = self.0.iter().filter(|(known, _)| known.starts_with(&begin) && known.contains(holding));
+        let wanted = label.map(|(label, value)| format!("{label}=\"{value}\""));
+        let is_chosen = |labels: &str| match &wanted {
+            Some(wanted) => labels.trim_end_matches('}').split(',').any(|label| label == wanted),
+            None => true,
+        };
+        let chosen = self.0.iter().filter(|(known, _)| known.strip_prefix(&begin).is_some_and(is_chosen));
         chosen.map(|(_, value)| value).sum()
     }
 }
@@ -309,10 +314,12 @@ mod tests {
     fn figures_are_found_by_name_and_label() {
         let figures = Figures::read(
             "# HELP a_total A.\n# TYPE a_total counter\na_total 3\nb{server=\"x:1\"} 1\nb{server=\"y z\"} 0\n\
-             c_sum{kind=\"send\",stage=\"sync\"} 0.5\nc_sum{kind=\"pop\",stage=\"sync\"} 0.25\n",
+             c_sum{kind=\"send\",stage=\"sync\"} 0.5\nc_sum{kind=\"pop\",stage=\"sync\"} 0.25\n\
+             c_sum{kind=\"pop\",upstage=\"sync\"} 1\n",
         );
         assert_eq!((figures.get("a_total"), figures.get("a")), (Some(3.0), None));
         assert_eq!(figures.by_label("b").collect::<Vec<_>>(), [("x:1", 1.0), ("y z", 0.0)]);
-        assert!((figures.sum("c_sum", "stage=\"sync\"") - 0.75).abs() < 1e-9);
+        assert!((figures.sum("c_sum", Some(("stage", "sync"))) - 0.75).abs() < 1e-9);
+        assert!((figures.sum("c_sum", None) - 1.75).abs() < 1e-9);
     }
 }

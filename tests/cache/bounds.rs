@@ -97,7 +97,9 @@ fn with_workers_a_route_that_is_in_a_hurry_is_refused() {
         .output()
         .expect("it can be run");
     let said = String::from_utf8_lossy(&check.stderr).into_owned();
-    assert!(!check.status.success() && said.contains("timeout"), "{said}");
+    let text = std::fs::read_to_string(&path).expect("a file");
+    let line = text.lines().position(|line| line.starts_with("timeout")).expect("a timeout") + 1;
+    assert!(!check.status.success() && said.contains(&format!(":{line}: timeout of a route")), "{said}");
 }
 
 const ZONES: &str = r#"

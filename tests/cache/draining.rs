@@ -12,6 +12,7 @@ use fastrand::Rng;
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
 use crate::support::Server;
+use crate::support::ends::Ends;
 use crate::support::patience::wait_until;
 
 const CLIENTS: usize = 40;
@@ -27,14 +28,14 @@ fn a_stop_under_load_answers_what_was_asked_and_cuts_no_answer() {
         let server = router(&[&names[0], &names[1]], &[mode, &["--threads", "2"]].concat());
         let (stopping, rounds) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; CLIENTS]);
         thread::scope(|scope| {
-            let (addr, stopping) = (server.addr(), &stopping);
+            let (addr, stopping, ends) = (server.addr(), &stopping, Ends(&stopping));
             for (number, rounds) in rounds.iter().enumerate() {
                 scope.spawn(move || talk(addr, number as u64, stopping, rounds));
             }
             // Everybody is there, and some are in the midst of it.
             let are_at_work = || rounds.iter().all(|rounds| rounds.load(Ordering::SeqCst) >= ROUNDS);
             wait_until("everybody is answered", are_at_work);
-            stopping.store(true, Ordering::SeqCst);
+            drop(ends);
             assert!(server.stop().success(), "{mode:?}");
         });
     }

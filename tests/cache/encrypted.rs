@@ -94,3 +94,16 @@ fn the_load_generator_cuts_what_it_sends_too() {
         assert!(ran.status.success(), "{load:?}: {}: {}", ran.status, String::from_utf8_lossy(&ran.stderr));
     }
 }
+
+#[test]
+fn a_trust_that_no_server_is_asked_with_is_warned_about() {
+    let server = Memcached::start(&[]);
+    let authority = Authority::new();
+    let ca = authority.certificate().display().to_string();
+    let router = start(&["--server", &server.name(), "--server-tls-ca", &ca]);
+    router.wait_for_log("write tls: before its address");
+    let encrypted = format!("tls:{}", server.name());
+    let router = start(&["--server", &encrypted, "--server-tls-ca", &ca]);
+    router.wait_for_log("console, health and figures");
+    assert!(!router.log().contains("write tls: before"), "{}", router.log());
+}

@@ -72,12 +72,12 @@ fn a_server_that_was_started_anew_unnoticed_forgets_everything_when_a_flush_is_d
     let mut client = Client::to(router.addr());
     loop {
         let begun = Instant::now();
-        assert_eq!(client.ask("set k 0 0 1\r\nx\r\nflush_all 4\r\n"), "STORED\r\nOK\r\n");
+        assert_eq!(client.ask("set k 0 0 1\r\nx\r\nflush_all 8\r\n"), "STORED\r\nOK\r\n");
         servers[1].kill();
         servers[1].restart();
         assert_eq!(client.ask("set k 0 0 1\r\ny\r\n"), "STORED\r\n");
-        // What is written when the time has come is there to stay.
-        if begun.elapsed() < Duration::from_secs(3) {
+        // What is written when the time has come is there to stay. Servers count whole seconds, and on a busy machine late.
+        if begun.elapsed() < Duration::from_secs(5) {
             break;
         }
     }

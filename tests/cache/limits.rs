@@ -96,22 +96,60 @@ fn an_idle_client_takes_at_most_600_bytes_and_ten_thousand_fit_into_150_mib() {
 #[test]
 fn the_client_that_holds_most_is_cut_when_all_hold_too_much() {
     let memcached = Memcached::start(&["-m", "256"]);
-    let server = router(
-        &[&memcached.name()],
-        &["--threads", "1", "--memory-limit", "8000000", "--server-timeout", "10s"],
-    );
-    let mut client = Client::to(server.addr());
     let value = "x".repeat(500_000);
-    client.ask(&format!("set large 0 0 500000\r\n{value}\r\n"));
-    let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
-    greedy.write_all(&b"get large\r\n".repeat(400)).expect("the router reads");
-    wait_until("somebody is cut", || client.stat("", "connections_cut") > 0);
-    assert_eq!(client.ask("get small\r\n"), "END\r\n");
-    assert_eq!(client.stat("", "connections_cut"), 1);
-    let mut rest = Vec::new();
-    // It is told by the end of the connection, in whichever way the system tells it.
-    let _ = greedy.read_to_end(&mut rest);
-    assert!(rest.len() < 400 * 500_000);
+    for threads in ["1", "4"] {
+        let server = router(
+            &[&memcached.name()],
+            &["--threads", threads, "--memory-limit", "8000000", "--server-timeout", "10s"],
+        );
+        let mut client = Client::to(server.addr());
+        client.ask(&format!("set large 0 0 500000\r\n{value}\r\n"));
+        let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
+        greedy.write_all(&b"get large\r\n".repeat(400)).expect("the router reads");
+        wait_until("somebody is cut", || client.stat("", "connections_cut") > 0);
+        assert_eq!(client.ask("get small\r\n"), "END\r\n");
+        assert_eq!(client.stat("", "connections_cut"), 1);
+        let mut rest = Vec::new();
+        // It is told by the end of the connection, in whichever way the system tells it.
+        let _ = greedy.read_to_end(&mut rest);
+        assert!(rest.len() < 400 * 500_000);
+    }
+}
+
+#[test]
+fn a_client_may_hold_what_the_clients_of_other_threads_leave() {
+    let memcached = Memcached::start(&["-m", "256", "-I", "32m"]);
+    let limits = ["--threads", "8", "--memory-limit", "64000000", "--max-value", "32000000"];
+    let server = router(&[&memcached.name()], &limits);
+    let mut client = Client::to(server.addr());
+    let value = "x".repeat(20_000_000);
+    assert_eq!(client.ask(&format!("set k 0 0 20000000\r\n{value}\r\n")), "STORED\r\n");
+    assert_eq!(client.stat("", "connections_cut"), 0);
+}
+
+#[test]
+fn a_client_that_reads_is_answered_however_much_it_asks_for() {
+    let memcached = Memcached::start(&["-m", "1024", "-I", "128m"]);
+    for (arguments, value_bytes, keys) in [
+        (&[][..], 1_000_000, 200),
+        (&["--max-value", "134217728"], 80_000_000, 2),
+        (&["--max-value", "134217728", "--workers", "2"], 80_000_000, 1),
+    ] {
+        let server = router(&[&memcached.name()], &[arguments, &["--server-timeout", "60s"]].concat());
+        let mut client = Client::to(server.addr());
+        let value = "x".repeat(value_bytes);
+        assert_eq!(client.ask(&format!("set a 0 0 {value_bytes}\r\n{value}\r\n")), "STORED\r\n");
+        let mut reader = Client::to(server.addr());
+        reader.0.write_all(format!("get{}\r\n", " a".repeat(keys)).as_bytes()).expect("the router reads");
+        // It begins to read when the router has all that it holds for it.
+        let asked = format!("{}:keys", memcached.name());
+        wait_until_still("keys are asked for", || client.stat(" servers", &asked));
+        let each = format!("VALUE a 0 {value_bytes}\r\n\r\n").len() + value_bytes;
+        let mut answer = vec![0; keys * each + "END\r\n".len()];
+        reader.0.read_exact(&mut answer).expect("all of it");
+        assert!(answer.ends_with(b"x\r\nEND\r\n"), "{arguments:?}");
+        assert_eq!(client.stat("", "connections_cut"), 0, "{arguments:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::dns::{NameServer, Says, here};
 use crate::memcached::Memcached;
 use crate::routes::held;
 use crate::support::Server;
+use crate::support::ends::Ends;
 use crate::support::patience::wait_until;
 
 const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
@@ -30,6 +31,7 @@ fn router(names: &NameServer, servers: &[&str], arguments: &[&str]) -> Server {
 fn at_work(server: &Server, may_miss: bool, meanwhile: impl FnOnce()) -> u64 {
     let (stop, missed) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
+        let _ends = Ends(&stop);
         for who in 0..4 {
             let (mut client, stop, missed) = (Client::to(server.addr()), &stop, &missed);
             scope.spawn(move || {
@@ -54,7 +56,6 @@ fn at_work(server: &Server, may_miss: bool, meanwhile: impl FnOnce()) -> u64 {
         thread::sleep(Duration::from_millis(100));
         meanwhile();
         thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
     });
     missed.into_inner()
 }

@@ -181,6 +181,42 @@ fn a_file_can_be_checked_without_starting_anything() {
 }
 
 #[test]
+fn a_check_names_every_server_that_is_not_found_and_reads_certificates() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("cache.toml");
+    let check = |text: &str| {
+        std::fs::write(&path, text).expect("a file");
+        posthaste(&["cache", "--check", path.to_str().expect("a path")])
+    };
+    let two =
+        "[cache.pools.a]\nservers = [\n\"first.invalid:1\",\n\"127.0.0.1:1\",\n\"second.invalid:2\",\n]\n";
+    for (file, line) in
+        [(two, "cache.toml:3: "), ("[cache]\nserver = [\"first.invalid:1\", \"second.invalid:2\"]\n", "")]
+    {
+        let unknown = check(file);
+        let said = String::from_utf8_lossy(&unknown.stderr);
+        assert_eq!(unknown.status.code(), Some(2), "{said}");
+        for words in [
+            &*format!("{line}server first.invalid:1: "),
+            "; server second.invalid:2: ",
+            "starts, and counts those as away",
+        ] {
+            assert!(said.contains(words) && said.lines().count() == 1, "{words:?} in {said}");
+        }
+    }
+    let encrypted = check(
+        "[cache.pools.a]\nservers = [\"tls:127.0.0.1:1\", \"127.0.0.1:2\"]\n[[cache.routes]]\nprefix = \"u:\"\nstrip = true\npool = \"a\"\n",
+    );
+    let said = String::from_utf8_lossy(&encrypted.stdout);
+    assert!(said.contains("  server 127.0.0.1:1, over TLS\n  server 127.0.0.1:2\n"), "{said}");
+    assert!(said.contains("  the key u: alone is refused"), "{said}");
+    let unread =
+        check("[cache]\nserver = [\"127.0.0.1:1\"]\ntls-cert = \"/no/cert\"\ntls-key = \"/no/key\"\n");
+    let said = String::from_utf8_lossy(&unread.stderr);
+    assert!(unread.status.code() == Some(2) && said.contains("cannot use /no/"), "{said}");
+}
+
+#[test]
 fn a_server_that_stands_in_several_pools_is_one_of_those_that_are_served() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("cache.toml");

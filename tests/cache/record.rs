@@ -106,8 +106,9 @@ fn every_request_is_recorded_with_its_client_its_lengths_and_its_reads_from_serv
     }
 }
 
-/// Loads a server for a second; what it printed, and the record it left.
-fn bench(server: &str, record: &Path) -> (String, serde_json::Value) {
+/// Loads a server for a second; what it printed, and the record it left. Nothing if the machine stood still so long that
+/// too little was measured.
+fn bench(server: &str, record: &Path) -> Option<(String, serde_json::Value)> {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     bench.args([
         "bench",
@@ -122,9 +123,10 @@ fn bench(server: &str, record: &Path) -> (String, serde_json::Value) {
         "200ms",
     ]);
     let ran = bench.arg("--record").arg(record).output().expect("the program runs");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let run = fs::read(record.join("run.json")).expect("a record");
-    (String::from_utf8_lossy(&ran.stdout).into_owned(), serde_json::from_slice(&run).expect("JSON"))
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    println!("{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let run = || fs::read(record.join("run.json")).expect("a record");
+    ran.status.success().then(|| (said, serde_json::from_slice(&run()).expect("JSON")))
 }
 
 #[test]
@@ -132,10 +134,14 @@ fn clients_and_router_count_the_same_throughput_and_a_memcached_is_not_asked() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let memcached = Memcached::start(&[]);
     let server = router(&[&memcached.name()], &["--workers", "pipelined"]);
-    // Both ask their clocks for the time: where the machine stands still between them they count differently.
+    // Both ask their clocks for the time: where the machine stands still between them they count differently, or the
+    // router is asked too late to compare.
     let agreed = (0..10).any(|run| {
-        let (said, record) = bench(&server.addr().to_string(), &home.path().join(format!("router{run}")));
-        let line = said.lines().find(|line| line.starts_with("middleware: counted ")).expect("a line");
+        let measured = bench(&server.addr().to_string(), &home.path().join(format!("router{run}")));
+        let Some((said, record)) = measured else { return false };
+        let Some(line) = said.lines().find(|line| line.starts_with("middleware: counted ")) else {
+            return false;
+        };
         let relation = &record["clock_relations"][0];
         let (offset, error) = (&relation["offset_us"], &relation["error_us"]);
         let offset = offset.as_f64().expect("an offset");
@@ -148,7 +154,9 @@ fn clients_and_router_count_the_same_throughput_and_a_memcached_is_not_asked() {
         difference.expect("a difference") < 5.0
     });
     assert!(agreed, "ten times they did not count the same");
-    let (said, record) = bench(&memcached.name(), &home.path().join("memcached"));
+    let mut measured =
+        (0..10).filter_map(|run| bench(&memcached.name(), &home.path().join(format!("memcached{run}"))));
+    let (said, record) = measured.next().expect("one of ten runs");
     assert!(!said.contains("middleware:") && record["clock_relations"].is_null(), "{said}");
 }
 

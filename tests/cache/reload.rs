@@ -1,13 +1,14 @@
 //! SIGHUP: other pools and routes while clients are at work, or nothing at all.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
-use crate::support::patience::{wait_for, wait_until};
+use crate::support::ends::Ends;
+use crate::support::patience::{PATIENCE, wait_for, wait_until};
 
 const FIRST: &str = "[cache.pools.a]\nservers = [\"$0\", \"$1\"]\n";
 const SECOND: &str = "[cache.pools.a]\nservers = [\"$2\"]\n";
@@ -17,13 +18,25 @@ const REFUSED: &str = "nothing is changed";
 
 #[test]
 fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
+    const CLIENTS: usize = 4;
     for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
         let servers = Memcached::several::<3>();
         let routed = Routed::start(FIRST, &servers, mode);
-        let stop = AtomicBool::new(false);
+        let (stop, found) = (AtomicBool::new(false), AtomicUsize::new(0));
+        // Returns whether values are found by the table in force: each client may have one under way by the table before.
+        let finds_values = || {
+            let (before, begun) = (found.load(Ordering::SeqCst), Instant::now());
+            let is_enough = || found.load(Ordering::SeqCst) > before + CLIENTS;
+            while !is_enough() && begun.elapsed() < PATIENCE {
+                thread::sleep(Duration::from_millis(2));
+            }
+            is_enough()
+        };
+        let mut has_found = Vec::new();
         thread::scope(|scope| {
-            for who in 0..4 {
-                let (mut client, stop) = (routed.client(), &stop);
+            let _ends = Ends(&stop);
+            for who in 0..CLIENTS {
+                let (mut client, stop, found) = (routed.client(), &stop, &found);
                 scope.spawn(move || {
                     let mut rounds = 0;
                     while !stop.load(Ordering::Relaxed) {
@@ -35,17 +48,18 @@ fn other_servers_take_over_while_clients_are_at_work_and_nobody_notices() {
                         let value =
                             format!("VALUE c{who} 0 {}\r\n{rounds}\r\nEND\r\n", rounds.to_string().len());
                         assert!(got == value || got == "END\r\n", "{got}");
+                        found.fetch_add(usize::from(got == value), Ordering::SeqCst);
                     }
                 });
             }
             for text in [FIRST, SECOND, SECOND] {
-                thread::sleep(Duration::from_millis(50));
+                has_found.push(finds_values());
                 routed.rewrite(text, &servers);
                 routed.server.reload(DONE);
             }
-            thread::sleep(Duration::from_millis(50));
-            stop.store(true, Ordering::Relaxed);
+            has_found.push(finds_values());
         });
+        assert_eq!(has_found, [true; 4], "values by each of four tables");
         let mut client = routed.client();
         assert_eq!((client.stat("", "servers"), client.stat("", "routes_loaded")), (1, 4));
         assert_eq!(client.ask("set last 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -173,6 +187,47 @@ fn a_replica_that_comes_back_serves_nothing_that_it_missed_though_its_pool_was_r
 }
 
 #[test]
+fn a_server_of_another_pool_that_joins_replicas_serves_nothing_from_an_earlier_time() {
+    let apart = |servers: &str| {
+        format!(
+            "{FIRST}[cache.pools.x]\nservers = [{servers}]\n[[cache.routes]]\npool = \"a\"\n\
+             [[cache.routes]]\nprefix = \"x:\"\npool = \"x\"\n"
+        )
+    };
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let servers = Memcached::several::<3>();
+        let routed = Routed::start(FIRST, &servers, mode);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set x:k 0 0 3\r\nold\r\n"), "STORED\r\n");
+        routed.rewrite(&apart("\"$2\""), &servers);
+        routed.server.reload(DONE);
+        assert_eq!(client.ask("set x:k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+        routed.rewrite(&apart("\"$2\", \"$0\""), &servers);
+        routed.server.reload(DONE);
+        for _ in 0..4 {
+            assert_eq!(client.ask("get x:k\r\n"), "VALUE x:k 0 3\r\nnew\r\nEND\r\n", "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_shadow_that_another_file_has_answer_clients_serves_nothing_from_before() {
+    const POOLS: &str =
+        "[cache.pools.a]\nservers = [\"$0\"]\n[cache.pools.b]\nservers = [\"$1\"]\n[[cache.routes]]\n";
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        let servers = Memcached::several::<2>();
+        let routed = Routed::start(&format!("{POOLS}pool = \"a\"\nshadow = \"b\"\n"), &servers, mode);
+        let mut client = routed.client();
+        assert_eq!(client.ask("set k 0 0 1\r\n1\r\n"), "STORED\r\n");
+        // The second server may have missed any of the writes.
+        assert_eq!(Client::to(servers[1].addr).ask("set k 0 0 1\r\n0\r\n"), "STORED\r\n");
+        routed.rewrite(&format!("{POOLS}pool = \"b\"\n"), &servers);
+        routed.server.reload(DONE);
+        assert_eq!(client.ask("get k\r\n"), "END\r\n", "{mode:?}");
+    }
+}
+
+#[test]
 fn replicas_whose_pool_is_renamed_keep_what_they_hold() {
     let servers = Memcached::several::<2>();
     let routed = Routed::start(FIRST, &servers, &[]);
@@ -208,6 +263,62 @@ fn replicas_that_shared_keys_for_a_while_serve_nothing_from_before() {
             }
         }
     }
+}
+
+#[test]
+fn replicas_that_shared_keys_under_another_name_serve_nothing_from_before() {
+    let pool = |name: &str, writes: &str| {
+        format!("[cache.pools.{name}]\nservers = [\"$0\", \"$1\"]\nwrites = \"{writes}\"\n")
+    };
+    let route =
+        |prefix: &str, pool: &str| format!("[[cache.routes]]\nprefix = \"{prefix}\"\npool = \"{pool}\"\n");
+    let only = |name: &str, writes: &str| pool(name, writes) + &route("", name);
+    let beside = pool("a", "owner") + &pool("b", "all") + &route("", "b") + &route("zz", "a");
+    for mode in [&[][..], &["--workers", "2", "--eject", "on"]] {
+        for (shards, last) in [
+            (only("a", "owner"), only("b", "all")),
+            (only("b", "owner"), only("a", "all")),
+            (only("a", "owner"), beside.clone()),
+        ] {
+            let servers = Memcached::several::<2>();
+            let routed = Routed::start(&only("a", "all"), &servers, mode);
+            let mut client = routed.client();
+            let keys = 0..20;
+            for (text, value) in [(None, "old"), (Some(&shards), "new")] {
+                if let Some(text) = text {
+                    routed.rewrite(text, &servers);
+                    routed.server.reload(DONE);
+                }
+                for key in keys.clone() {
+                    assert_eq!(client.ask(&format!("set k{key} 0 0 3\r\n{value}\r\n")), "STORED\r\n");
+                }
+            }
+            routed.rewrite(&last, &servers);
+            routed.server.reload(DONE);
+            routed.server.wait_for_log("they forget what they hold");
+            for key in keys {
+                for _ in 0..2 {
+                    assert_eq!(client.ask(&format!("get k{key}\r\n")), "END\r\n", "{mode:?}: {last}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_that_were_never_replicas_keep_what_they_hold_when_another_pool_has_them_too() {
+    const SHARDS: &str = "[cache.pools.a]\nservers = [\"$0\", \"$1\"]\nwrites = \"owner\"\n";
+    let hot = format!(
+        "{SHARDS}[cache.pools.hot]\nservers = [\"$0\", \"$1\"]\n\
+         [[cache.routes]]\npool = \"a\"\n[[cache.routes]]\nprefix = \"hot:\"\npool = \"hot\"\n"
+    );
+    let servers = Memcached::several::<2>();
+    let routed = Routed::start(SHARDS, &servers, &[]);
+    let mut client = routed.client();
+    assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    routed.rewrite(&hot, &servers);
+    routed.server.reload(DONE);
+    assert_eq!(client.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::memcached::Memcached;
 use crate::returns::wait_for_answer;
 use crate::routes::Routed;
 use crate::support::Server;
+use crate::support::ends::Ends;
 use crate::support::patience::wait_until;
 
 /// After this a server that was stopped is given up, and none that a busy machine keeps from answering.
@@ -339,6 +340,7 @@ fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
         let server = start(&servers, mode);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
+            let ends = Ends(&stop);
             let clients: Vec<_> = (0..4)
                 .map(|number| {
                     let (addr, stop) = (server.addr(), &stop);
@@ -368,7 +370,7 @@ fn a_server_that_dies_is_left_out_without_an_error_to_anybody() {
             servers[1].kill();
             Client::to(server.addr()).wait_for_live(2);
             thread::sleep(Duration::from_millis(300));
-            stop.store(true, Ordering::Relaxed);
+            drop(ends);
             clients.into_iter().for_each(|client| client.join().expect("no client met an error"));
         });
         assert_eq!(Client::to(server.addr()).stat("", "servers_live"), 2);

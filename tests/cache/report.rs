@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use crate::client::{Client, router};
 use crate::memcached::Memcached;
+use crate::support::patience::PATIENCE;
 
 const MODES: [&[&str]; 2] = [&["--workers", "4"], &["--workers", "pipelined"]];
 
@@ -93,8 +93,7 @@ fn a_set_that_one_server_did_not_store_is_answered_with_its_line_and_deleted_eve
                 let server = router(&addrs.iter().map(String::as_str).collect::<Vec<_>>(), mode);
                 assert_eq!(Client::to(server.addr()).ask("set a 0 0 1\r\nx\r\n"), refusal, "{place}");
                 for told in &told {
-                    let is_deleted =
-                        || told.recv_timeout(Duration::from_secs(5)).map(|line| line == "delete a\r\n");
+                    let is_deleted = || told.recv_timeout(PATIENCE).map(|line| line == "delete a\r\n");
                     while !is_deleted().expect("a deletion") {}
                 }
             }

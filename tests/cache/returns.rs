@@ -7,6 +7,7 @@ use crate::client::{self, Client};
 use crate::cut::Wire;
 use crate::memcached::Memcached;
 use crate::replicas::{DAY_S, GIVEN_UP, MODES, in_40_days, start};
+use crate::support::ends::Ends;
 use crate::support::patience::{wait_for, wait_until};
 
 #[test]
@@ -297,6 +298,7 @@ fn a_server_comes_back_though_everybody_goes_on_writing() {
         let server = start(&servers, mode);
         let (addr, stop) = (server.addr(), AtomicBool::new(false));
         thread::scope(|scope| {
+            let _ends = Ends(&stop);
             for writer in 0..4 {
                 let stop = &stop;
                 scope.spawn(move || {
@@ -316,7 +318,6 @@ fn a_server_comes_back_though_everybody_goes_on_writing() {
             client.wait_for_live(1);
             servers[1].restart();
             client.wait_for_live(2);
-            stop.store(true, Ordering::Relaxed);
         });
         Client::to(addr).ask("set last 0 0 1\r\nx\r\n");
         for memcached in &servers {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::memcached::Memcached;
 use crate::routes::{Routed, held};
+use crate::support::ends::Ends;
 use crate::support::patience::wait_until;
 
 const MODES: [&[&str]; 2] = [&[], &["--workers", "2", "--eject", "on"]];
@@ -379,6 +380,7 @@ pool = "new"
         let (mut client, mut old) = (routed.client(), Client::to(servers[1].addr));
         let (round, over) = (AtomicUsize::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
+            let _ends = Ends(&over);
             for _ in 0..3 {
                 scope.spawn(|| {
                     let mut reader = routed.client();
@@ -398,7 +400,6 @@ pool = "new"
                     assert_eq!(client.ask(&format!("get k{key}\r\n")), "END\r\n", "{mode:?}, k{key}");
                 }
             }
-            over.store(true, Ordering::Relaxed);
         });
         // What is under way for nobody ends before these are answered.
         for key in 0..300 {

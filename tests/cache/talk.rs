@@ -15,6 +15,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::client::Client;
+use crate::support::ends::Ends;
 
 /// For how long clients talk while nothing is disturbed.
 const CALM: Duration = Duration::from_millis(500);
@@ -71,6 +72,7 @@ pub(crate) fn talk_while(
 ) -> Heard {
     let (stop, heard) = (AtomicBool::new(false), Heard::default());
     thread::scope(|scope| {
+        let _ends = Ends(&stop);
         for thread in 0..threads {
             let (numbers, stop, heard) = (numbers.clone(), &stop, &heard);
             scope.spawn(move || {
@@ -85,7 +87,6 @@ pub(crate) fn talk_while(
             });
         }
         meanwhile();
-        stop.store(true, Ordering::Relaxed);
     });
     heard
 }

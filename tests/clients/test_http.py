@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from tier import Tier, message
+from waiting import are_waiting, until
 from web import HTTP, Json, ask
 
 
@@ -94,6 +95,7 @@ def test_what_cannot_be_done_has_a_status_and_a_sentence(web: Tier) -> None:
         ("POST", "/v1/queues/small/pop", [], 400, "ERR"),
         ("POST", "/v1/queues", ["fields in their order"], 400, "ERR"),
         ("POST", "/v1/queues/small/purge", {"older_than_ms": 1000}, 400, "ERR"),
+        ("DELETE", "/v1/queues/small", {"if_empty": True}, 400, "ERR"),
         ("GET", "/v1/queues/small/messages?peek=2", None, 400, "ERR"),
         # A browser that is told 401 asks for another account.
         ("POST", "/v1/queues/strict/messages", {"body": "x", "to": "nobody"}, 404, "NOACCOUNT"),
@@ -294,8 +296,7 @@ def test_an_answer_that_is_lost_inside_leaves_open_what_happened(web: Tier) -> N
     pop = ("POST", "/v1/queues/orders/pop", {"block_ms": 60_000})
     waiting = threading.Thread(target=lambda: answers.append(ask(web, *pop)))
     waiting.start()
-    while client.info()["blocked_clients"] == 0:
-        pass
+    until(lambda: are_waiting(web, 1))
     (inside,) = [one["id"] for one in client.client_list() if one["name"] == "http"]
     client.execute_command("CLIENT", "KILL", "ID", inside)
     waiting.join()
@@ -359,16 +360,9 @@ def test_a_pop_that_is_not_waited_for_takes_nothing(web: Tier, behind: bytes) ->
     head = "POST /v1/queues/q/pop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     connection = socket.create_connection(("127.0.0.1", web.http_port), 20)
     connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body + behind)
-    client = redis.Redis(port=web.port)
-
-    def waiting() -> int:
-        return int(client.info()["blocked_clients"])
-
-    while waiting() == 0:
-        pass
+    until(lambda: are_waiting(web, 1))
     connection.close()
-    while waiting() == 1:
-        pass
+    until(lambda: are_waiting(web, 0))
     assert ask(web, "POST", "/v1/queues/q/messages", {"body": "x"})[0] == 201
     assert len(ask(web, "POST", "/v1/queues/q/pop", {"block_ms": 1000})[1]["messages"]) == 1
 

@@ -17,6 +17,7 @@ from pymemcache.client.base import Client
 
 from router import Memcached, Router
 from tier import ROOT, Tier
+from waiting import until
 
 HTTP = ("--http", "127.0.0.1:0", "--window", "10ms")
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -39,6 +40,19 @@ def page(port: int) -> str:
 def metrics(port: int) -> dict[str, Metric]:
     """The metrics by name, as the parser has them."""
     return {metric.name: metric for metric in text_string_to_metric_families(page(port))}
+
+
+def metrics_when(port: int, holds: Callable[[dict[str, Metric]], bool]) -> dict[str, Metric]:
+    """The metrics, once this is true of them."""
+    found: dict[str, Metric] = {}
+
+    def are_there() -> bool:
+        found.clear()
+        found.update(metrics(port))
+        return holds(found)
+
+    until(are_there)
+    return found
 
 
 def reference() -> dict[str, str]:
@@ -95,12 +109,12 @@ def test_the_queue_tier_is_read_by_prometheus(start: Callable[..., Tier]) -> Non
     client.execute_command("QCREATE", 'odd "queue"\\')
     for _ in range(7):
         client.execute_command("SEND", 'odd "queue"\\', "four")
-    sent = {"kind": "send"}
-    while True:
-        found = metrics(tier.http_port)
-        requests = found["posthaste_requests"].samples
-        if [s.value for s in requests if s.labels == {**sent, "ending": "ok"}] == [7]:
-            break
+    sent = {"kind": "send", "ending": "ok"}
+
+    def are_counted(found: dict[str, Metric]) -> bool:
+        return [s.value for s in found["posthaste_requests"].samples if s.labels == sent] == [7]
+
+    found = metrics_when(tier.http_port, are_counted)
     are_told(found)
     for name in ("posthaste_request_duration_seconds", "posthaste_stage_duration_seconds"):
         histograms_add_up(found[name])
@@ -125,11 +139,12 @@ def test_what_a_library_tries_when_it_connects_is_no_error(start: Callable[..., 
         client.execute_command("CLIENT", "MAINT_NOTIFICATIONS", "ON")
     with pytest.raises(redis.ResponseError, match="unknown command"):
         client.execute_command("LPUSH", "q", "x")
-    while True:
-        samples = metrics(tier.http_port)["posthaste_requests"].samples
-        sessions = {s.labels["ending"]: s.value for s in samples if s.labels["kind"] == "session"}
-        if sessions.get("error", 0) > 0:
-            break
+
+    def by_ending(found: dict[str, Metric]) -> dict[str, float]:
+        samples = found["posthaste_requests"].samples
+        return {s.labels["ending"]: s.value for s in samples if s.labels["kind"] == "session"}
+
+    sessions = by_ending(metrics_when(tier.http_port, lambda found: by_ending(found).get("error", 0) > 0))
     assert sessions["error"] == 1, "only the command that does not exist"
     assert sessions["null"] >= 1
 
@@ -153,10 +168,11 @@ def test_the_cache_tier_is_read_by_prometheus(router: Router) -> None:
     with closing(Client(("127.0.0.1", router.port))) as client:
         client.set("a", "1")
         client.get("b")
-    while True:
-        found = metrics(router.http_port)
-        if [sample.value for sample in found["posthaste_get_misses"].samples] == [1]:
-            break
+
+    def is_counted(found: dict[str, Metric]) -> bool:
+        return [sample.value for sample in found["posthaste_get_misses"].samples] == [1]
+
+    found = metrics_when(router.http_port, is_counted)
     are_told(found)
     histograms_add_up(found["posthaste_request_duration_seconds"])
     servers = {f"127.0.0.1:{server.port}" for server in router.servers}

@@ -57,8 +57,9 @@ def test_a_service_is_tried_until_what_it_needs_is_there(tier: str) -> None:
     head = unit[unit.index("[Unit]") : unit.index("[Service]")]
     assert "\nStartLimitIntervalSec=0\n" in head
     (given_up,) = re.findall(r"^RestartPreventExitStatus=(.*)$", unit, re.M)
-    away = ("--store=postgres://app@127.0.0.1:1/none",) if tier == "queue" else ("--server=nowhere.invalid",)
-    for arguments, is_tried_again in ((away, True), (("--nonsense",), False)):
+    away = "--store=postgres://app@127.0.0.1:1/none" if tier == "queue" else "--server=nowhere.invalid"
+    unknown = "--listen=nowhere.invalid:0"
+    for arguments, is_tried_again in (((away,), True), ((away, unknown), True), (("--nonsense",), False)):
         command = [str(program()), tier, "--listen=127.0.0.1:0", "--http=off", *arguments]
         code = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
         assert code != 0

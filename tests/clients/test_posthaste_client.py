@@ -256,6 +256,26 @@ def test_what_the_programs_own_bound_refuses_was_not_sent(tier: Tier, connect: C
     waiting.join()
 
 
+@pytest.mark.parametrize(
+    "method", [posthaste.Client.purge_queue, posthaste.Client.redrive, posthaste.Client.delete_queue]
+)
+def test_what_was_done_in_part_is_not_repeated(
+    client: Client, monkeypatch: pytest.MonkeyPatch, method: Callable[[Client, str], int]
+) -> None:
+    """Only the error says how many messages it was, and a repetition takes those that were sent since."""
+    asked = iter(
+        redis.ResponseError(f"BUSY another transaction uses the queue; {rest}")
+        for rest in ("nothing was changed", "at least 40000 messages were removed; ask again for the rest")
+    )
+
+    def refuse(*_: object) -> object:
+        raise next(asked)
+
+    monkeypatch.setattr(client._redis, "execute_command", refuse)
+    with pytest.raises(posthaste.Busy, match="at least 40000"):
+        method(client, "orders")
+
+
 def test_a_store_that_changed_nothing_leaves_no_doubt(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,12 +51,7 @@ impl Authority {
 
     /// Signs one for these names, for so many days; with -1 it is over already.
     pub(crate) fn sign(&self, name: &str, names: &str, days: i32) -> Pair {
-        let pair =
-            Pair { certificate: self.path(&format!("{name}.crt")), key: self.path(&format!("{name}.key")) };
-        let (request, subject) = (self.path(&format!("{name}.csr")), format!("/CN={name}"));
-        let names = format!("subjectAltName={names}");
-        let wanted = ["-subj", &subject, "-addext", &names, "-addext", "basicConstraints=critical,CA:FALSE"];
-        openssl(&["req"], &wanted, &[("-keyout", &pair.key), ("-out", &request)]);
+        let (pair, request) = self.request(name, names);
         let mut sign = Command::new("openssl");
         sign.args([
             "x509",
@@ -77,6 +72,51 @@ impl Authority {
         }
         run(sign);
         pair
+    }
+
+    /// Signs one for localhost that is not valid before the year 2049.
+    pub(crate) fn sign_too_early(&self, name: &str) -> Pair {
+        let (pair, request) = self.request(name, "DNS:localhost");
+        let config = self.path("ca.conf");
+        let lines = format!(
+            "[ca]\ndefault_ca = here\n[here]\ndatabase = {0}/index.txt\nnew_certs_dir = {0}\nrand_serial = yes\n\
+             default_md = sha256\npolicy = any\ncopy_extensions = copy\n[any]\ncommonName = supplied\n",
+            self.dir.path().display()
+        );
+        std::fs::write(&config, lines).expect("a file can be written");
+        std::fs::write(self.path("index.txt"), "").expect("a file can be written");
+        let mut sign = Command::new("openssl");
+        sign.args([
+            "ca",
+            "-batch",
+            "-notext",
+            "-startdate",
+            "20490101000000Z",
+            "-enddate",
+            "20490201000000Z",
+        ]);
+        for (option, path) in [
+            ("-config", &config),
+            ("-in", &request),
+            ("-cert", &self.certificate()),
+            ("-keyfile", &self.path("ca.key")),
+            ("-out", &pair.certificate),
+        ] {
+            sign.arg(option).arg(path);
+        }
+        run(sign);
+        pair
+    }
+
+    /// Makes a key, and a request to sign it for these names.
+    fn request(&self, name: &str, names: &str) -> (Pair, PathBuf) {
+        let pair =
+            Pair { certificate: self.path(&format!("{name}.crt")), key: self.path(&format!("{name}.key")) };
+        let (request, subject) = (self.path(&format!("{name}.csr")), format!("/CN={name}"));
+        let names = format!("subjectAltName={names}");
+        let wanted = ["-subj", &subject, "-addext", &names, "-addext", "basicConstraints=critical,CA:FALSE"];
+        openssl(&["req"], &wanted, &[("-keyout", &pair.key), ("-out", &request)]);
+        (pair, request)
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
-use std::io::{Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) enum Answer {
     List(Vec<Answer>),
 }
 
-/// The connection is gone; it is unknown whether the last request took effect.
+/// The connection is gone, and it is unknown whether the last request took effect; or nobody was let in.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -51,11 +51,16 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects and logs in.
+    /// Connects and logs in. Who is refused is not left with a connection, on which it would be somebody else.
     pub(crate) fn login(server: SocketAddr, account: &str) -> Result<Self, Broken> {
         let mut client = Self::connect(server)?;
-        client.ask(&["LOGIN", account])?;
-        Ok(client)
+        match client.ask(&["LOGIN", account])? {
+            Answer::Error(why) => {
+                eprintln!("{account} is not let in: {why}");
+                Err(Broken)
+            }
+            _ => Ok(client),
+        }
     }
 
     /// One request and its answer.
@@ -98,9 +103,25 @@ impl Client {
         }
     }
 
-    /// Whether the server has closed the connection and nothing is left to read.
+    /// Whether the server closes the connection, and nothing is left to read.
     pub(crate) fn is_closed(&mut self) -> bool {
-        self.received.is_empty() && matches!(self.socket.read(&mut [0]), Ok(0) | Err(_))
+        let closes = |error: &Error| {
+            matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe
+            )
+        };
+        self.received.is_empty() && self.socket.read(&mut [0]).map_or_else(|error| closes(&error), |n| n == 0)
+    }
+
+    /// The bodies of all that a queue holds for this account, in the order in which they are given out.
+    pub(crate) fn pop_all(&mut self, queue: &str) -> Vec<String> {
+        let mut pop = || self.ask(&["POP", "QUEUE", queue]).expect("it runs");
+        std::iter::from_fn(|| match pop() {
+            Answer::Null => None,
+            answer => Some(answer.body().unwrap_or_else(|| panic!("{answer:?}")).to_owned()),
+        })
+        .collect()
     }
 
     /// The socket, to do something unkind with it.
@@ -117,8 +138,8 @@ impl Client {
                 Ok(())
             }
             // A machine that stood still for a moment.
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !self.gives_up => {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && !self.gives_up => {
                 panic!("no answer within {PATIENCE:?}")
             }
             Err(_) => Err(Broken),
@@ -141,10 +162,12 @@ impl Answer {
         }
     }
 
-    /// The parts of a list; none of anything else.
+    /// The parts of a list; none of anything else. An error is no answer to whoever asked for a list.
+    #[track_caller]
     pub(crate) fn list(self) -> Vec<Answer> {
         match self {
             Self::List(parts) => parts,
+            Self::Error(why) => panic!("a list was asked for: {why}"),
             _ => Vec::new(),
         }
     }

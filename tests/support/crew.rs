@@ -114,23 +114,13 @@ impl Crew {
         for client in self.clients {
             whole.merge(client.join().expect("a client is done"));
         }
+        let mut drain = Client::login(server, "drain").expect("the server runs");
         for queue in ["exact", "plain"] {
-            whole.taken.extend(drain(server, queue));
+            whole.taken.extend(drain.pop_all(queue));
         }
         whole.check();
         whole
     }
-}
-
-/// Pops everything that is left.
-fn drain(server: SocketAddr, queue: &str) -> Vec<String> {
-    let mut client = Client::login(server, "drain").expect("the server runs");
-    let mut pop = || client.ask(&["POP", "QUEUE", queue]).expect("the server runs");
-    std::iter::from_fn(|| match pop() {
-        Answer::Null => None,
-        answer => Some(answer.body().unwrap_or_else(|| panic!("{answer:?}")).to_owned()),
-    })
-    .collect()
 }
 
 impl Journal {

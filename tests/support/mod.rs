@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+pub(crate) mod ends;
 pub(crate) mod patience;
 
 use std::ffi::OsStr;
@@ -163,7 +164,9 @@ impl Server {
 
     /// Waits until it has ended.
     pub(crate) fn end(mut self) -> ExitStatus {
-        self.child.wait().expect("a child can be waited for")
+        wait_for("it has ended", || {
+            self.child.try_wait().expect("a child can be waited for").ok_or("it goes on")
+        })
     }
 
     /// Ends it without warning (SIGKILL).

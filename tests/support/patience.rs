@@ -22,6 +22,18 @@ pub(crate) fn wait_until(what: impl Display, mut holds: impl FnMut() -> bool) {
     wait_for(what, || if holds() { Ok(()) } else { Err("") });
 }
 
+/// Waits until a figure has grown so large. Each step of it may take as long as anything may.
+#[track_caller]
+pub(crate) fn wait_for_growth(what: impl Display, wanted: u64, mut figure: impl FnMut() -> u64) {
+    let mut reached = figure();
+    while reached < wanted {
+        reached = wait_for(format!("{what}: more than {reached} of {wanted}"), || {
+            let now = figure();
+            if now > reached { Ok(now) } else { Err("") }
+        });
+    }
+}
+
 /// Waits until something is found, and meanwhile is told what is there instead.
 #[track_caller]
 pub(crate) fn wait_for<T, E: Display>(what: impl Display, look: impl FnMut() -> Result<T, E>) -> T {

@@ -8,6 +8,12 @@ use crate::client::{Answer, Client};
 use crate::postgres::shared;
 use crate::session::Session;
 use crate::support::Server;
+use crate::support::patience::wait_until;
+
+/// Who asks for a lock here that somebody else holds. The other tests of the program have their databases in the same
+/// server, and locks of rows are waited for as locks of transactions, which belong to no database.
+pub(crate) const WAITING: &str = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE NOT granted AND datname = current_database()";
 
 /// A database of a test's own, and what talks to it.
 pub(crate) struct Place {
@@ -35,6 +41,12 @@ impl Place {
 
     pub(crate) fn as_owner(&self, sql: &str) -> String {
         shared().psql(&self.database, sql)
+    }
+
+    /// Waits until somebody asks for a lock that somebody else holds.
+    #[track_caller]
+    pub(crate) fn wait_for_waiting(&self, what: &str) {
+        wait_until(what, || !self.as_owner(WAITING).is_empty());
     }
 
     pub(crate) fn middleware(&self, arguments: &[&str]) -> Server {

@@ -68,10 +68,10 @@ pub(crate) enum Stop {
     Immediate,
 }
 
-/// One server for the whole test program, gone with it.
+/// One server for the whole test program, gone with it. No test can crash it, so it spares them the disk's pauses.
 pub(crate) fn shared() -> &'static Postgres {
     static SHARED: OnceLock<Postgres> = OnceLock::new();
-    SHARED.get_or_init(|| Postgres::start(&[]))
+    SHARED.get_or_init(|| Postgres::start(&["fsync=off"]))
 }
 
 impl Postgres {
@@ -216,6 +216,14 @@ impl Postgres {
         self.create("template1")
     }
 
+    /// A fresh database with nothing in it, in which a role that is made with it may make a schema.
+    pub(crate) fn create_empty_database_for(&self, role: &str) -> String {
+        let database = self.create_empty_database();
+        self.psql("postgres", &format!("CREATE ROLE {role} LOGIN"));
+        self.psql("postgres", &format!("GRANT CREATE ON DATABASE {database} TO {role}"));
+        database
+    }
+
     /// A fresh database with the schema in it.
     pub(crate) fn create_database(&self) -> String {
         let mut there = self.template.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -224,6 +232,12 @@ impl Postgres {
             let mut migrate = Command::new(env!("CARGO_BIN_EXE_posthaste"));
             let url = self.url(TEMPLATE) + "?connect_timeout=180";
             finish(migrate.args(["migrate", "--store", &url]));
+            // PostgreSQL copies no database that somebody uses, and waits for that for five seconds only.
+            let sessions = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'");
+            wait_for("nobody uses the template", || {
+                let there = self.psql("postgres", &sessions);
+                if there == "0" { Ok(()) } else { Err(there) }
+            });
             *there = true;
         }
         // Still locked: a template is copied once at a time.

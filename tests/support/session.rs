@@ -38,14 +38,19 @@ impl Session {
         Self { psql, lines, seen: None }
     }
 
+    /// The same if the server lets it in.
+    pub(crate) fn open_if_let_in(server: &Postgres, database: &str, role: &str) -> Option<Self> {
+        let mut session = Self::open(server, database, role);
+        let is_in = session.say("SELECT 1").is_ok()
+            && session.answer_within(PATIENCE).is_some_and(|answer| answer == "1");
+        is_in.then_some(session)
+    }
+
     /// The same as soon as the server lets it in: who has just been shown out may still have a place there.
     pub(crate) fn open_once_let_in(server: &Postgres, database: &str, role: &str) -> Self {
         let begun = Instant::now();
         loop {
-            let mut session = Self::open(server, database, role);
-            let is_in = session.say("SELECT 1").is_ok()
-                && session.answer_within(PATIENCE).is_some_and(|answer| answer == "1");
-            if is_in {
+            if let Some(session) = Self::open_if_let_in(server, database, role) {
                 return session;
             }
             assert!(begun.elapsed() < PATIENCE, "there is no place");

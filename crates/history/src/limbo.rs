@@ -1,16 +1,21 @@
-//! When messages may have been hidden by a pop of unknown outcome.
+//! When messages may have been hidden by an operation that has not taken them in the end.
 //!
-//! Such a pop may have taken a message and failed before it could commit: the message was hidden for a while and then
-//! came back as if nothing had happened. Reads of that time cannot be judged.
+//! A pop of unknown outcome may have taken a message and failed before it could commit, and so may a deletion or a purge
+//! that gave up: the message was hidden for a while and then came back as if nothing had happened. Reads of that time
+//! cannot be judged.
 
 use std::collections::HashMap;
 
 use crate::Time;
 use crate::names::Name;
-use crate::operation::Call;
+use crate::operation::{Call, Outcome};
 use crate::story::Op;
 
-/// The times during which pops of unknown outcome may have hidden messages, by queue.
+/// The shortest time of a deletion or purge that has hidden messages from a read and then gave up. Reads wait as long
+/// for what is about to go.
+const GAVE_UP_MIN: Time = 100_000_000;
+
+/// The times during which messages may have been hidden, by queue.
 #[derive(Debug, Default)]
 pub(crate) struct Limbo {
     queues: HashMap<Name, Spans>,
@@ -20,14 +25,23 @@ pub(crate) struct Limbo {
 }
 
 impl Limbo {
-    /// Collects the times of these pops.
-    pub(crate) fn of<'a>(pops: impl Iterator<Item = &'a Op<'a>>) -> Self {
+    /// Collects the times of these operations.
+    pub(crate) fn of(ops: &[Op<'_>]) -> Self {
         let mut limbo = Self::default();
-        for op in pops {
-            let Call::Pop(select) = op.call else { continue };
+        for op in ops {
+            let queue = match (op.call, op.outcome) {
+                // Repeated pops count too: the first attempt may have hidden a message other than the one given in the end.
+                (Call::Pop(select), Outcome::Info) => select.queue,
+                (Call::Delete { queue } | Call::Purge { queue }, Outcome::Fail)
+                    if op.end - op.begin >= GAVE_UP_MIN =>
+                {
+                    Some(*queue)
+                }
+                _ => continue,
+            };
             let span = (op.begin, op.end);
             limbo.all.0.push(span);
-            match select.queue {
+            match queue {
                 Some(queue) => limbo.queues.entry(queue).or_default().0.push(span),
                 None => limbo.anywhere.0.push(span),
             }

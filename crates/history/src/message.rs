@@ -36,6 +36,8 @@ pub(crate) struct Message<'a> {
     pub(crate) handed: Range<usize>,
     /// Index in `Story::shown` of the drain's answer that found it still in its queue.
     pub(crate) left: Option<usize>,
+    /// Whether an answer showed it as a dead letter.
+    pub(crate) was_moved: bool,
     /// Time by which it was certainly there, whether acknowledged or not.
     pub(crate) there_by: Time,
     /// Time from which it may have gone with its queue or by its time to live.
@@ -74,6 +76,7 @@ impl<'a> Message<'a> {
             id: None,
             handed: 0..0,
             left: None,
+            was_moved: false,
             there_by: NEVER,
             ends_from: NEVER,
             hidden_from: NEVER,

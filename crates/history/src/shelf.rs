@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::message::Message;
 use crate::names::Name;
-use crate::operation::{Delivery, Select};
+use crate::operation::Select;
 use crate::row::{Row, Stand};
 use crate::story::Story;
 use crate::{NEVER, Time, millis};
@@ -136,8 +136,12 @@ impl Message<'_> {
     }
 }
 
-/// Returns the times during which a message certainly stood in its queue after a delay, or between two deliveries.
+/// Returns the times during which a message certainly stood in its queue after a delay, or between two deliveries. Of a
+/// dead letter nobody saw when it changed its queue.
 fn returns(story: &Story<'_>, message: &Message<'_>) -> Vec<(Time, Time)> {
+    if message.was_moved {
+        return Vec::new();
+    }
     let mut times = Vec::new();
     if message.send.delay_ms > 0 {
         let delayed = message.acked.saturating_add(millis(message.send.delay_ms));
@@ -145,10 +149,6 @@ fn returns(story: &Story<'_>, message: &Message<'_>) -> Vec<(Time, Time)> {
     }
     let handed = story.handed(message);
     let left = message.left.map(|shown| story.shown[shown].delivery);
-    let was_moved = |delivery: &Delivery| delivery.first_queue.is_some();
-    if handed.iter().any(|one| was_moved(one.delivery)) || left.is_some_and(was_moved) {
-        return Vec::new();
-    }
     let next = handed.iter().skip(1).map(|one| (one.delivery.deliveries, story.ops[one.op].begin));
     let last = match left {
         Some(delivery) => (delivery.deliveries + 1, NEVER),

@@ -84,12 +84,14 @@ impl<'a> Story<'a> {
         arrange(&ops, &mut handed, &mut messages);
         let receipts = follow_leases(&ops, &mut handed, history.timers_late);
         for (i, shown) in shown.iter().enumerate() {
-            if let (Some(message), Call::Browse { .. }) = (shown.message, ops[shown.op].call) {
-                messages[message as usize].left = Some(i);
+            let Some(message) = shown.message else { continue };
+            let message = &mut messages[message as usize];
+            message.was_moved |= shown.delivery.first_queue.is_some();
+            if let Call::Browse { .. } = ops[shown.op].call {
+                message.left = Some(i);
             }
         }
-        // Repeated pops count too: the first attempt may have hidden a message other than the one given in the end.
-        let limbo = Limbo::of(ops.iter().filter(|op| ended_unknown(op)));
+        let limbo = Limbo::of(&ops);
         let mut story = Self {
             names: history.names(),
             whole: history.is_whole(),
@@ -203,13 +205,14 @@ impl<'a> Story<'a> {
             message.hidden_from = if handed.is_empty() { message.begun } else { message.hidden_from };
         }
         let handed_before = match handed.first() {
-            Some(first) => first.delivery.deliveries > 1,
-            None => left.is_some_and(|deliveries| deliveries > 0),
+            Some(first) => first.delivery.deliveries > 1 || first.delivery.first_queue.is_some(),
+            // Only what was handed out becomes a dead letter.
+            None => left.is_some_and(|deliveries| deliveries > 0) || message.was_moved,
         };
         if handed_before {
             message.hidden_from = message.begun;
         }
-        if handed.iter().any(|one| one.delivery.first_queue.is_some()) {
+        if message.was_moved {
             // It changed its queue at a time that nobody saw.
             (message.removed_from, message.removed_by) = (message.begun, NEVER);
         }

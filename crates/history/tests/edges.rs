@@ -68,6 +68,15 @@ fn a_null_is_judged_only_where_a_message_stood_all_the_while() {
         popped(Tale::new().send(1, (0, 5)).lost_pop("dave", (6, 7)).pop("bob", &[], (18, 20))),
         &[Rule::F],
     );
+    // A purge that gave up may have held it meanwhile, unless it gave up at once.
+    let purged = |times, pop| {
+        let mut tale = Tale::new().send(1, (0, 5));
+        tale.tell("dave", times, |journal| Call::Purge { queue: journal.name("q") }, |_| Outcome::Fail);
+        tale.pop("bob", &[], pop).pop("bob", &[1], (400 * MS, 401 * MS))
+    };
+    broken(purged((6, 6 + 100 * MS), (100 * MS, 101 * MS)), &[]);
+    broken(purged((6, 6 + 100 * MS), (7 + 100 * MS, 101 * MS)), &[Rule::F]);
+    broken(purged((6, 5 + 100 * MS), (99 * MS, 101 * MS)), &[Rule::F]);
     let to_carol = Tale::new().send_to(1, "carol", (0, 5)).pop("bob", &[], (6, 7));
     let to = |journal: &mut Journal| {
         Outcome::Ok(Answer::Messages([delivery(journal, 1, "alice", Some("carol"))].into()))
@@ -121,8 +130,9 @@ fn a_queue_that_was_deleted_takes_nothing_and_gives_nothing() {
 
 #[test]
 fn priorities_and_one_connection_s_sends_keep_their_order() {
+    let acknowledged = || Outcome::Ok(Answer::Ids([1].into()));
     // Two sends of one connection, under way at once.
-    let piped = |priorities: [u8; 2], popped: &[u64]| {
+    let piped = |first: Outcome, priorities: [u8; 2], popped: &[u64]| {
         let mut tale = Tale::new();
         let mut journal = Journal::new(500, "alice");
         let queue = journal.name("q");
@@ -131,8 +141,8 @@ fn priorities_and_one_connection_s_sends_keep_their_order() {
             journal.begin(at, Call::Send(Send { priority, ..send }))
         };
         let numbers = [begin(&mut journal, 0, 1, priorities[0]), begin(&mut journal, 1, 2, priorities[1])];
-        for (number, id) in numbers.into_iter().zip(1..) {
-            journal.end(number, 5, Outcome::Ok(Answer::Ids([id].into())));
+        for (number, outcome) in numbers.into_iter().zip([first, Outcome::Ok(Answer::Ids([2].into()))]) {
+            journal.end(number, 5, outcome);
         }
         tale.history.add(&journal);
         let message = |journal: &mut Journal, body: u64| {
@@ -161,9 +171,15 @@ fn priorities_and_one_connection_s_sends_keep_their_order() {
         ([1, 0], [1, 2], &[]),
         ([1, 0], [2, 1], &[Rule::E]),
     ] {
-        let (apart, together) = piped(priorities, &popped);
+        let (apart, together) = piped(acknowledged(), priorities, &popped);
         broken(apart, rules);
         broken(together, rules);
+    }
+    // What was given up may take effect later than what was sent after it.
+    for popped in [[1, 2], [2, 1]] {
+        let (apart, together) = piped(Outcome::Info, [0, 0], &popped);
+        broken(apart, &[]);
+        broken(together, &[]);
     }
 }
 

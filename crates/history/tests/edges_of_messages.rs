@@ -4,9 +4,9 @@
 mod tale;
 
 use posthaste_history::{
-    Answer, Body, Call, Delivery, Journal, Name, Outcome, Rule, Select, Send, Time, fingerprint,
+    Answer, Body, Call, Delivery, Journal, Name, Outcome, Rule, Select, Send, Time, Verdict, fingerprint,
 };
-use tale::{MS, Tale, ack, breaks, broken, counted, delivery, extend, nack};
+use tale::{MS, Tale, ack, breaks, broken, counted, delivery, extend, nack, numbers};
 
 #[test]
 fn a_missing_message_is_explained_by_what_can_have_taken_it_and_by_nothing_else() {
@@ -354,32 +354,57 @@ fn what_was_sent_once_is_not_left_twice() {
     breaks(&left(&[1, 2]), &[Rule::G]);
 }
 
+/// Ends a tale with a drain that finds message 1 in these queues one after the other, as a dead letter in `dead`, and
+/// judges it.
+fn left_in(mut tale: Tale, browsed: &[&str]) -> Verdict {
+    for (queue, begin) in browsed.iter().zip((tale::END..).step_by(10)) {
+        let mut journal = Journal::new(1000 + begin as u32, "drain");
+        let name = journal.name(queue);
+        let number = journal.begin(begin, Call::Browse { queue: name });
+        let first_queue = (*queue == "dead").then(|| journal.name("q"));
+        let message =
+            Delivery { queue: name, first_queue, deliveries: 0, ..delivery(&mut journal, 1, "alice", None) };
+        journal.end(number, begin + 1, Outcome::Ok(Answer::Messages([message].into())));
+        tale.history.drain(&journal);
+    }
+    posthaste_history::check(&tale.history)
+}
+
 #[test]
 fn a_dead_letter_is_not_left_in_its_own_queue_too() {
-    let left = |browsed: &[&str]| {
-        let mut tale = Tale::new().send(1, (0, 1));
-        for (queue, begin) in browsed.iter().zip((tale::END..).step_by(10)) {
-            let mut journal = Journal::new(1000 + begin as u32, "drain");
-            let name = journal.name(queue);
-            let number = journal.begin(begin, Call::Browse { queue: name });
-            let first_queue = (*queue == "dead").then(|| journal.name("q"));
-            let message = Delivery {
-                queue: name,
-                first_queue,
-                deliveries: 0,
-                ..delivery(&mut journal, 1, "alice", None)
-            };
-            journal.end(number, begin + 1, Outcome::Ok(Answer::Messages([message].into())));
-            tale.history.drain(&journal);
-        }
-        posthaste_history::check(&tale.history)
-    };
+    let left = |browsed: &[&str]| left_in(Tale::new().send(1, (0, 1)), browsed);
     breaks(&left(&["dead", "dead"]), &[]);
     breaks(&left(&["q", "q"]), &[]);
     // The message may have become a dead letter in between, when its lease ended.
     breaks(&left(&["q", "dead"]), &[]);
     breaks(&left(&["dead", "q"]), &[Rule::C]);
     breaks(&left(&["q", "dead", "q", "dead", "q"]), &[Rule::C]);
+}
+
+#[test]
+fn a_dead_letter_has_left_its_own_queue_since_a_time_that_nobody_saw() {
+    let leased = || Tale::new().send(1, (0, 1)).lease(1, 1, (2, 3)).hold(nack(1, 0), counted(1), (4, 5));
+    for (depth, rules) in [(0, &[][..]), (1, &[]), (2, &[Rule::H])] {
+        breaks(&left_in(leased().depth(depth, (50, 51)), &["dead"]), rules);
+    }
+    // What was left in its own queue was there all the while.
+    breaks(&left_in(leased().depth(0, (50, 51)), &["q"]), &[Rule::H]);
+    // A pop whose answer was lost had it, and nobody saw since when it was a dead letter.
+    let unseen = || {
+        let tale = Tale::new().send(1, (0, 1)).lost_pop("carol", (2, 3));
+        tale.pops("bob", (50, 51), |journal| numbers(&[], journal))
+    };
+    breaks(&left_in(unseen(), &["dead"]), &[]);
+    breaks(&left_in(unseen(), &["q"]), &[Rule::F]);
+    let popped = |queue: &'static str| {
+        let call = |journal: &mut Journal| Call::Pop(Select::queue(journal.name(queue)));
+        unseen().read((60, 61), call, |journal, message| {
+            message.queue = journal.name(queue);
+            message.first_queue = (queue == "dead").then(|| journal.name("q"));
+        })
+    };
+    broken(popped("dead"), &[]);
+    broken(popped("q"), &[Rule::F]);
 }
 
 #[test]

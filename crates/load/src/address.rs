@@ -91,7 +91,7 @@ impl Address {
     ///
     /// # Errors
     /// As for [`Address::connect`].
-    pub(crate) fn connect_within(&self, patience: Duration) -> io::Result<BlockingStream> {
+    pub fn connect_within(&self, patience: Duration) -> io::Result<BlockingStream> {
         match self {
             Self::Tcp(text) => Ok(BlockingStream::Tcp(connect(text, patience)?)),
             Self::Tls(text, connector) => {

@@ -111,4 +111,9 @@ pub trait Check: Clone + Serialize + Display {
     fn reservation(&self) -> Option<String> {
         None
     }
+
+    /// Returns what the servers could not be asked, in words, so that the checks are not complete.
+    fn unasked(&self) -> &[String] {
+        &[]
+    }
 }

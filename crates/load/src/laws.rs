@@ -71,13 +71,14 @@ impl Middleware {
 
 impl fmt::Display for Middleware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { counted_per_s, measured_per_s, difference, .. } = self;
+        let Self { counted_per_s, measured_per_s, difference, tolerance } = self;
         let verdict =
             if self.agrees() { "they agree" } else { "THEY DISAGREE, is somebody else using the server?" };
         write!(
             f,
-            "middleware: counted {counted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
-            difference * 100.0
+            "middleware: counted {counted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %, tolerance {:.2} %): {verdict}",
+            difference * 100.0,
+            tolerance * 100.0
         )
     }
 }
@@ -130,12 +131,13 @@ impl InteractiveLaw {
 
 impl fmt::Display for InteractiveLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { predicted_per_s, measured_per_s, difference, .. } = self;
+        let Self { predicted_per_s, measured_per_s, difference, tolerance, .. } = self;
         let verdict = if self.holds() { "they agree" } else { "THEY DISAGREE" };
         write!(
             f,
-            "interactive law: N / (R + Z) = {predicted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %): {verdict}",
-            difference * 100.0
+            "interactive law: N / (R + Z) = {predicted_per_s:.0} requests/s, measured {measured_per_s:.0} ({:+.2} %, tolerance {:.2} %): {verdict}",
+            difference * 100.0,
+            tolerance * 100.0
         )
     }
 }
@@ -160,7 +162,7 @@ mod tests {
             let counted = Counted { per_s: counted, edges_share: 0.0 };
             Middleware::of(counted, &window(requests, 400_000_000 / requests.max(1), 1.0), 0).to_string()
         };
-        assert!(said(97, 100.0).contains("they agree"));
+        assert!(said(97, 100.0).ends_with("measured 97 (-3.00 %, tolerance 3.89 %): they agree"));
         assert!(said(97, 110.0).contains("THEY DISAGREE"));
         assert!(said(100_000, 98_000.0).contains("THEY DISAGREE"));
         assert!(said(100_000, 0.0).contains("THEY DISAGREE"), "it was not this server that answered");
@@ -188,7 +190,10 @@ mod tests {
         let mut think_times = ThinkTimes::default();
         think_times.add(3_600_000_000_000);
         let law = InteractiveLaw::of(&run, &window(1, 1_000_000, 1.0), think_times, &histogram(3), 0);
-        assert!(law.expect("a closed loop").holds());
+        let law = law.expect("a closed loop");
+        assert!(law.holds());
+        let said = law.to_string();
+        assert!(said.contains(", tolerance ") && said.ends_with(" %): they agree"), "{said}");
     }
 
     #[test]

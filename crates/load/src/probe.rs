@@ -125,7 +125,7 @@ impl Probes {
             let is_of_window = (counted_s / planned_s - 1.0).abs() <= STRETCH_DIFFERENCE_MAX;
             if !is_of_window {
                 return Err(LoadError::Failed(format!(
-                    "{server} answered so late that its count is of {counted_s:.1} s and not of {planned_s:.1} s"
+                    "{server} answered so late that its count is of {counted_s:.3} s and not of {planned_s:.3} s"
                 )));
             }
             per_s += after.requests.saturating_sub(before.requests) as f64 / counted_s;
@@ -263,7 +263,7 @@ mod tests {
         };
         assert_eq!([80, 100, 105, 700].map(|ms| throughput(ms).is_ok()), [false, true, true, false]);
         let why = throughput(700).expect_err("seven times as long").to_string();
-        assert!(why.contains("a:1 answered so late that its count is of 0.7 s"), "{why}");
+        assert!(why.contains("a:1 answered so late that its count is of 0.700 s"), "{why}");
     }
 
     #[test]

@@ -252,6 +252,9 @@ impl<B: Bench> Report<B> {
         if failed_run || self.broken_off {
             return failed(self.failed_because.join("; "));
         }
+        if !self.unasked().is_empty() {
+            return failed(format!("the check is not complete: {}", self.unasked().join("; ")));
+        }
         self.unwritten.clone().map_or(Ok(()), failed)
     }
 
@@ -259,6 +262,11 @@ impl<B: Bench> Report<B> {
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.check.as_ref().map_or(0, Check::violations)
+    }
+
+    /// Returns what the servers could not be asked by the checks; nothing without `--check`.
+    fn unasked(&self) -> &[String] {
+        self.check.as_ref().map_or(&[], Check::unasked)
     }
 
     /// Writes the summary, if one is wanted. A failure becomes part of the verdict, so that the report itself is not
@@ -362,13 +370,20 @@ impl<B: Bench> Report<B> {
             writeln!(f, "NOT VALID: {reason}")?;
         }
         let Some(check) = &self.check else { return Ok(()) };
-        let verdict = match check.violations() {
-            0 => "no violation".to_owned(),
-            count => format!("{count} VIOLATIONS"),
-        };
+        let verdict = verdict_of_check(check.violations(), self.unasked().is_empty());
         let reservation = check.reservation().map_or(String::new(), |what| format!("; BUT {what}"));
         writeln!(f, "check: {check}: {verdict}{reservation}")?;
-        check.first_violations().iter().try_for_each(|violation| writeln!(f, "VIOLATION: {violation}"))
+        check.first_violations().iter().try_for_each(|violation| writeln!(f, "VIOLATION: {violation}"))?;
+        self.unasked().iter().try_for_each(|unasked| writeln!(f, "NOT CHECKED: {unasked}"))
+    }
+}
+
+fn verdict_of_check(violations: u64, is_complete: bool) -> String {
+    match violations {
+        0 if is_complete => "no violation".to_owned(),
+        0 => "no violation, but not complete".to_owned(),
+        1 => "1 VIOLATION".to_owned(),
+        count => format!("{count} VIOLATIONS"),
     }
 }
 
@@ -376,6 +391,14 @@ impl<B: Bench> Report<B> {
 mod tests {
     use super::*;
     use crate::dialogue::Outcome;
+
+    #[test]
+    fn violations_are_counted() {
+        assert_eq!(
+            [0, 1, 2].map(|count| verdict_of_check(count, true)),
+            ["no violation", "1 VIOLATION", "2 VIOLATIONS"]
+        );
+    }
 
     #[test]
     fn response_times_are_microseconds_within_a_thousandth() {

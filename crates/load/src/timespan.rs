@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         "m" => 60.0,
         "h" => 3600.0,
         "" if number == "0" => 1.0,
-        _ => return Err(format!("'{text}' needs a unit: us, ms, s, m or h, as in 500ms or 60s")),
+        _ => return Err(format!("'{text}' needs a unit, one of us, ms, s, m and h, as in 500ms or 60s")),
     };
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match number.parse::<f64>() {

@@ -60,9 +60,19 @@ impl TlsOptions {
             TlsError::NobodyTrusted => LoadError::Usage(
                 "there are no certificates to trust: name a file of them with --tls-ca".to_owned(),
             ),
-            error => LoadError::Failed(error.to_string()),
+            error => LoadError::Failed(format!("{}: {error}", self.option_of(&error))),
         });
         connector.map(Some)
+    }
+
+    /// Returns the option that names what cannot be used.
+    fn option_of(&self, error: &TlsError) -> &'static str {
+        match error {
+            TlsError::File(path, _) if self.tls_key.as_ref() == Some(path) => "--tls-key",
+            TlsError::File(path, _) if self.tls_cert.as_ref() == Some(path) => "--tls-cert",
+            TlsError::File(..) => "--tls-ca",
+            _ => "--tls",
+        }
     }
 }
 

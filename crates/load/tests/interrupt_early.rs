@@ -6,14 +6,18 @@ mod fake;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use fake::{Mutant, bench, serve};
+use fake::{Mutant, bench, serve_counted};
 use posthaste_load::{interrupt, run};
 
 #[test]
 fn a_run_that_ends_in_its_warm_up_says_that_nothing_was_measured() {
-    let address = serve(Mutant::Honest);
-    spawn(|| {
-        sleep(Duration::from_millis(500));
+    let (address, answered) = serve_counted(Mutant::Honest);
+    spawn(move || {
+        // More than are asked before the load begins.
+        while answered() < 100 {
+            sleep(Duration::from_millis(1));
+        }
+        sleep(Duration::from_millis(200));
         interrupt();
     });
     let words =

@@ -12,13 +12,24 @@ use posthaste_load::tally::histogram;
 
 const RUN: &str = r#"{"process_id": PID, "start_unix_ns": 1000000000, "start_monotonic_ns": 5000,
     "machine": {"boot_id": "BOOT"}, "options": {"clients": 4, "rate": null},
-    "measured": {"start_s": 1.0, "end_s": 3.0},
-    "clock_relations": [{"server": "s", "offset_us": 1.5, "error_us": 2.0}]}"#;
+    "end_s": 3.5, "measured": {"start_s": 1.0, "end_s": 3.0},
+    "clock_relations": [{"server": "s", "at_s": 0.5, "offset_us": 1.5, "error_us": 2.0}]}"#;
 const SUMMARY: &str = r#"{"invalid_because": [], "ok": 2, "nulls": 1}"#;
 const WINDOWS: &str = "kind,start_s,length_s,ok,null,errors,response_mean_us\n\
     all,1.0,1.0,2,1,0,5.5\npop,1.0,1.0,2,1,0,5.5\nall,2.0,1.0,0,0,0,\n";
 /// The head of a histogram log, without any window.
 const LOG: &str = "#[Histogram log format version 1.3]\n";
+
+/// Writes the windows of a record, and for each of their requests a response time.
+fn write_windows(record: &Path, windows: &str) {
+    let responses = windows.lines().skip(1).filter(|row| !row.starts_with("all")).map(|row| {
+        let cells: Vec<&str> = row.split(',').collect();
+        let requests = cells[3..6].iter().map(|count| count.parse::<u64>().expect("a count")).sum();
+        interval(cells[1], requests, 5_500)
+    });
+    fs::write(record.join("latency.hlog"), LOG.to_owned() + &responses.collect::<String>()).expect("a file");
+    fs::write(record.join("windows.csv"), windows).expect("a file");
+}
 
 /// Writes two records, and replaces one file of the second.
 fn records(dir: &Path, file: &str, content: impl AsRef<[u8]>) -> Vec<PathBuf> {
@@ -26,13 +37,9 @@ fn records(dir: &Path, file: &str, content: impl AsRef<[u8]>) -> Vec<PathBuf> {
         let record = dir.join(name);
         fs::create_dir(&record).expect("a directory");
         let run = RUN.replace("PID", number).replace("BOOT", "same");
-        let files = [
-            ("run.json", &run[..]),
-            ("summary.json", SUMMARY),
-            ("windows.csv", WINDOWS),
-            ("latency.hlog", LOG),
-        ];
+        let files = [("run.json", &run[..]), ("summary.json", SUMMARY)];
         files.iter().for_each(|(name, text)| fs::write(record.join(name), text).expect("a file"));
+        write_windows(&record, WINDOWS);
         record
     };
     let records = vec![write("a", "1"), write("b", "2")];
@@ -87,15 +94,19 @@ fn keys_of_caches_are_added_up() {
     assert_eq!((&json["hits"], &json["misses"]), (&90.into(), &10.into()));
 }
 
-/// Returns a log of `windows` windows of a second, each with one request that took `nanos`.
-fn log(windows: u32, nanos: u64) -> String {
+/// Returns the line of a log for a window of a second with so many requests, each of which took `nanos`.
+fn interval(start_s: &str, requests: u64, nanos: u64) -> String {
     let mut histogram = histogram(2);
-    histogram.record(nanos).expect("in range");
+    histogram.record_n(nanos, requests).expect("in range");
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(&histogram, &mut bytes).expect("memory takes it");
-    let encoded = STANDARD.encode(bytes);
-    let line = |second| format!("Tag=pop/response,{second}.000,1.000,1.0,{encoded}\n");
-    LOG.to_owned() + &(1..=windows).map(line).collect::<String>()
+    format!("Tag=pop/response,{start_s},1.000,1.0,{}\n", STANDARD.encode(bytes))
+}
+
+/// Returns a log of `windows` windows of a second, each with one request that took `nanos`.
+fn log(windows: u32, nanos: u64) -> String {
+    let lines = (1..=windows).map(|second| interval(&format!("{second}.000"), 1, nanos));
+    LOG.to_owned() + &lines.collect::<String>()
 }
 
 #[test]
@@ -135,10 +146,10 @@ fn doubts_of_stretch(from: f64, to: f64) -> Vec<String> {
             .replace(r#""end_s": 3.0"#, &format!(r#""end_s": {to:.1}"#));
         fs::write(record.join("run.json"), run).expect("a file");
         let rows = (0..(to - from) as u32)
-            .map(|second| format!("all,{:.1},1.0,1,0,0,1\n", from + f64::from(second)));
+            .map(|second| from + f64::from(second))
+            .map(|start_s| format!("all,{start_s:.1},1.0,1,0,0,1\npop,{start_s:.1},1.0,1,0,0,1\n"));
         let head = WINDOWS.lines().next().expect("a head");
-        fs::write(record.join("windows.csv"), format!("{head}\n{}", rows.collect::<String>()))
-            .expect("a file");
+        write_windows(record, &format!("{head}\n{}", rows.collect::<String>()));
     }
     merge(&records).expect("two good records").invalid_because
 }
@@ -158,16 +169,17 @@ fn what_fails_one_run_fails_the_merged_one() {
     let merged = merge(&records(dir.path(), "summary.json", SUMMARY)).expect("two good records");
     assert!(merged.valid && merged.verdict().is_ok(), "{merged}");
     for (failure, ok, counts, about) in [
-        (r#"[], "check": {"violations": 3}"#, 2, [3, 0, 0, 0], "b: 3 violations"),
-        (r#"["2 connections ended"], "connections_lost": 2"#, 2, [0, 2, 0, 0], "b: 2 conn"),
-        (r#"["1 was never answered"], "unanswered": 1"#, 2, [0, 0, 1, 0], "b: 1 was never"),
-        (r#"["nothing was served"], "errors": 9"#, 0, [0, 0, 0, 1], "b: nothing was served"),
+        (r#"[], "check": {"violations": 3}"#, 2, [3, 0, 0, 0, 0], "b: 3 violations"),
+        (r#"["2 connections ended"], "connections_lost": 2"#, 2, [0, 2, 0, 0, 0], "b: 2 conn"),
+        (r#"["1 was never answered"], "unanswered": 1"#, 2, [0, 0, 1, 0, 0], "b: 1 was never"),
+        (r#"["nothing was served"], "errors": 9"#, 0, [0, 0, 0, 1, 0], "b: nothing was served"),
+        (r#"[], "check": {"unasked": ["it is gone"]}"#, 2, [0, 0, 0, 0, 1], "not complete: it is gone"),
     ] {
         let summary = format!(r#"{{"invalid_because": {failure}, "ok": {ok}, "nulls": 0}}"#);
         let dir = tempfile::tempdir().expect("a directory");
         let merged = merge(&records(dir.path(), "summary.json", &summary)).expect("two good records");
-        let Merged { violations, connections_lost, unanswered, unserved, .. } = merged;
-        assert_eq!([violations, connections_lost, unanswered, unserved], counts, "{summary}");
+        let Merged { violations, connections_lost, unanswered, unserved, unchecked, .. } = merged;
+        assert_eq!([violations, connections_lost, unanswered, unserved, unchecked], counts, "{summary}");
         let refusal = merged.verdict().expect_err(&summary).to_string();
         assert!(!merged.valid && refusal.contains(about), "{refusal}");
     }
@@ -178,8 +190,8 @@ fn where_nothing_was_served_nothing_was_measured() {
     for outcomes in [",0,0,0,", ",0,0,7,5.5"] {
         let dir = tempfile::tempdir().expect("a directory");
         let windows = WINDOWS.replace(",2,1,0,5.5", outcomes);
-        let records = records(dir.path(), "windows.csv", &windows);
-        fs::write(records[0].join("windows.csv"), &windows).expect("a file");
+        let records = records(dir.path(), "summary.json", SUMMARY);
+        records.iter().for_each(|record| write_windows(record, &windows));
         let merged = merge(&records).expect("two records");
         assert!(!merged.valid && merged.verdict().is_err(), "{outcomes}: {merged}");
     }
@@ -217,6 +229,13 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
         ("windows.csv", number("2,1\u{1},0,5.5"), "no window: all,1.0,1.0,2,1\\u{1}"),
         ("latency.hlog", format!("{LOG}Tag=pop/response,1.0,1.0\n"), "at byte"),
         ("latency.hlog", interval("AAAA"), "pop/response from 1.000 s on: it is no compressed histogram"),
+        ("latency.hlog", LOG.to_owned(), "it holds 0 response times, and windows.csv counts 3 requests"),
+        ("windows.csv", WINDOWS.replace("pop,1.0,1.0,2,1,0,5.5\n", ""), "rows are missing"),
+        (
+            "run.json",
+            RUN.replace("3.5", "null").replace("PID", "2"),
+            "recording stopped before the run ended",
+        ),
         ("latency.hlog", interval("%%%%"), "pop/response from 1.000 s on: "),
     ] {
         let refusal = refusal(file, &content);
@@ -239,6 +258,35 @@ fn of_two_machines(server: &str) -> Merged {
 fn the_clock_of_one_server_relates_two_machines_and_each_may_be_off() {
     let merged = of_two_machines("tier:7411");
     assert_eq!((merged.clock.as_str(), merged.clock_error_us), ("the clock of tier:7411", Some(4.0)));
+}
+
+#[test]
+fn clocks_that_drift_apart_are_related_in_the_middle_of_what_was_measured() {
+    // The second machine's clock falls behind by 30 ms in 10 s: it measured from second 1 to 3, in whose middle the offset
+    // is 6 ms, and 3 ms less and more at both ends.
+    let relation = |at_s: f64, offset_us: f64, error_us: f64| {
+        format!(
+            r#"{{"server": "tier:7411", "at_s": {at_s:.1}, "offset_us": {offset_us:.1}, "error_us": {error_us:.1}}}"#
+        )
+    };
+    let drifting = [relation(0.0, 0.0, 2.0), relation(10.0, 30_000.0, 5.0)].join(", ");
+    let steady = [relation(0.0, 6_000.0, 2.0), relation(10.0, 6_000.0, 5.0)].join(", ");
+    let merged = |first: &str, second: &str| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let run = |relations: &str, pid: &str, boot: &str| {
+            let run = RUN.replace("PID", pid).replace("BOOT", boot);
+            let relations = format!(r#""clock_relations": [{relations}]}}"#);
+            run[..run.find(r#""clock_relations""#).expect("they are there")].to_owned() + &relations
+        };
+        let records = records(dir.path(), "run.json", run(second, "2", "other"));
+        fs::write(records[0].join("run.json"), run(first, "1", "same")).expect("a file");
+        merge(&records).expect("two good records")
+    };
+    let of_drifting = merged(&steady, &drifting);
+    assert_eq!(of_drifting.clock_error_us, Some(5.0 + 5.0 + 3_000.0));
+    // Both began to measure at the same time of the server's clock.
+    assert!((of_drifting.common_s - 2.0).abs() < 1e-9, "{of_drifting}");
+    assert_eq!(merged(&steady, &steady).clock_error_us, Some(10.0));
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn every_broken_promise_is_found() {
         (Mutant::Broken, mixed, "ERR cannot be right"),
         (Mutant::Denying, twelve, "NOQUEUE cannot be right"),
         (Mutant::Repeating, twelve, "no new queue's id"),
+        (Mutant::Inventing, pairs, "was not sent by this run"),
         (Mutant::Backhanded, twelve, "ascending queue id"),
         // What no client asks for again.
         (Mutant::Undeleted, twelve, "was deleted, and QLIST still has it"),
@@ -150,6 +151,9 @@ fn one_broken_answer_is_one_broken_promise() {
         let report = checked(mutant, &format!("{words} --requests 600"));
         assert_eq!(report.violations(), 1, "{mutant:?}: {report}");
     }
+    // The ledger and the journals know of each message that comes too late.
+    let report = checked(Mutant::Reordered, "--clients 1 --workload mix:pop=1 --preload 500 --requests 200");
+    assert_eq!(report.violations(), 500, "{report}");
 }
 
 #[test]
@@ -176,6 +180,51 @@ fn messages_from_before_the_run_are_not_held_against_the_server() {
     let report = run(bench(&format!("{words} --check"))).expect("a report");
     assert!(report.check.as_ref().is_some_and(|check| check.foreign > 0), "{report}");
     assert_eq!(report.violations(), 0, "{report}");
+}
+
+#[test]
+fn messages_from_before_the_run_are_counted_once_for_each_store() {
+    let address = serve(Mutant::Inventing);
+    let words = "--requests 20 --clients 2 --workload mix:send=1";
+    run(bench(&format!("--connect {address} {words}"))).expect("a report");
+    // One store behind two names, and one message more than there were.
+    let words =
+        format!("--connect {address} --connect {address} --requests 300 --clients 2 --workload pairs");
+    let report = run(bench(&format!("{words} --check"))).expect("a report");
+    let check = report.check.as_ref().expect("--check");
+    let said = "41 messages of other origin were delivered, where 40 were before the run";
+    assert_eq!((check.violations, check.first_violations.join(" ").contains(said)), (1, true), "{report}");
+}
+
+#[test]
+fn ids_that_clients_of_several_threads_or_servers_are_given_are_compared() {
+    let words = "--workload mix:create=1 --requests 300 --clients 2 --check";
+    let report = |mutant, words: &str, times| {
+        let address = serve(mutant);
+        let connect = format!("--connect {address} ").repeat(times);
+        run(bench(&format!("{connect} {words}"))).expect("a report")
+    };
+    // An id that is given again is as often that of another client as the client's own.
+    for (threads, times) in [(2, 1), (1, 2)] {
+        let words = format!("{words} --threads {threads}");
+        assert_eq!(report(Mutant::Honest, &words, times).violations(), 0);
+        // Every third of 600.
+        let report = report(Mutant::Repeating, &words, times);
+        assert_eq!(report.violations(), 200, "{report}");
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_after_a_run_is_no_broken_promise() {
+    let words = "--clients 2 --workload pairs";
+    let report = checked(Mutant::Stumbling, words);
+    assert_clean(&report);
+    let report = checked(Mutant::Locked, words);
+    let check = report.check.as_ref().expect("--check");
+    assert_eq!((check.violations, check.unasked.len()), (0, 2), "{report}");
+    let failure = report.verdict().expect_err("losses are unknown").to_string();
+    assert!(failure.contains("the check is not complete: ") && failure.contains("NOACCOUNT"), "{failure}");
+    assert!(report.to_string().contains("NOT CHECKED: remaining messages cannot be popped"), "{report}");
 }
 
 #[test]

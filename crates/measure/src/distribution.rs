@@ -20,7 +20,8 @@ const DIGITS: u8 = 2;
 #[derive(Clone, Debug)]
 pub struct Distribution {
     histogram: Histogram<u64>,
-    sum_ns: u64,
+    /// Sum of all durations. 64 bits would be full after months of a thousand requests at a time.
+    sum_ns: u128,
     /// Sum of the squares of all durations, in nanoseconds squared.
     squares: u128,
 }
@@ -38,9 +39,9 @@ impl Distribution {
     #[inline]
     pub fn record(&mut self, ns: u64, times: u64) {
         self.histogram.saturating_record_n(ns, times);
-        self.sum_ns = self.sum_ns.saturating_add(ns.saturating_mul(times));
-        let square = u128::from(ns) * u128::from(ns);
-        self.squares = self.squares.saturating_add(square.saturating_mul(times.into()));
+        let (ns, times) = (u128::from(ns), u128::from(times));
+        self.sum_ns = self.sum_ns.saturating_add(ns * times);
+        self.squares = self.squares.saturating_add((ns * ns).saturating_mul(times));
     }
 
     /// Adds all durations of `other`.
@@ -69,17 +70,21 @@ impl Distribution {
     }
 
     /// Returns the standard deviation in nanoseconds, of these durations and not of a population that they are a sample
-    /// of; 0 when empty. It is exact: the difference of two sums that may be almost equal is taken of whole numbers.
+    /// of; 0 when empty. It is exact: the difference of two sums that may be almost equal is taken of whole numbers,
+    /// unless these are too large for it.
     #[must_use]
     pub fn stdev_ns(&self) -> f64 {
-        let of_squares = self.squares.saturating_mul(self.count().into());
-        let differences = of_squares.saturating_sub(u128::from(self.sum_ns).pow(2));
-        (differences as f64).sqrt() / self.count().max(1) as f64
+        let count = u128::from(self.count());
+        let differences = match (self.squares.checked_mul(count), self.sum_ns.checked_pow(2)) {
+            (Some(of_squares), Some(of_sum)) => of_squares.saturating_sub(of_sum) as f64,
+            _ => (self.squares as f64 * count as f64 - (self.sum_ns as f64).powi(2)).max(0.0),
+        };
+        differences.sqrt() / self.count().max(1) as f64
     }
 
     /// Returns the exact sum of all durations in nanoseconds.
     #[must_use]
-    pub fn sum_ns(&self) -> u64 {
+    pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
@@ -161,7 +166,7 @@ pub(crate) fn microseconds(ns: u64) -> f64 {
 }
 
 /// Returns `sum / count`, or 0 when `count` is 0.
-pub(crate) fn ratio(sum: u64, count: u64) -> f64 {
+pub(crate) fn ratio(sum: u128, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }
 
@@ -237,6 +242,15 @@ mod tests {
         // Sums end before they overflow.
         let centuries = distribution_of(&[u64::MAX; 3]);
         assert!(centuries.stdev_ns().is_finite());
+    }
+
+    #[test]
+    fn mean_and_standard_deviation_stay_right_when_all_durations_are_centuries_together() {
+        let mut distribution = Distribution::new();
+        distribution.record(1_000_000_000_000, 50_000_000);
+        distribution.record(3_000_000_000_000, 50_000_000);
+        assert!((distribution.mean_ns() - 2e12).abs() < 1.0);
+        assert!((distribution.stdev_ns() - 1e12).abs() < 1e3);
     }
 
     #[test]

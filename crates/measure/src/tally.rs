@@ -13,7 +13,7 @@ use crate::stage::{Ending, Noted};
 pub struct Tally {
     scheme: Scheme,
     endings: [u64; 3],
-    stages_ns: [u64; STAGES_MAX],
+    stages_ns: [u128; STAGES_MAX],
     counted: u64,
     /// Distributions in the order of the scheme's spreads, the response last.
     spreads: Box<[Distribution]>,
@@ -35,7 +35,8 @@ impl Tally {
         self.counted += u64::from(noted.counted) * times;
         let mut spreads = self.spreads.iter_mut();
         for (place, stage) in self.scheme.stages.iter().enumerate() {
-            self.stages_ns[place] = self.stages_ns[place].saturating_add(stages[place].saturating_mul(times));
+            let ns = u128::from(stages[place]) * u128::from(times);
+            self.stages_ns[place] = self.stages_ns[place].saturating_add(ns);
             if stage.spread
                 && let Some(spread) = spreads.next()
                 && noted.trail.has_stage(place)
@@ -87,7 +88,7 @@ impl Tally {
     }
 
     /// Returns the stages by name, with the time in nanoseconds that all requests together spent there.
-    pub fn stages(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn stages(&self) -> impl Iterator<Item = (&'static str, u128)> {
         self.scheme.stages.iter().map(|stage| stage.name).zip(self.stages_ns)
     }
 
@@ -96,7 +97,7 @@ impl Tally {
     pub fn figures(&self, kind: &'static str, length_s: f64) -> KindFigures {
         let requests = self.requests();
         let means = self.scheme.stages.iter().zip(self.stages_ns);
-        let counted = self.scheme.counted.map(|counted| (counted.mean, ratio(self.counted, requests)));
+        let counted = self.scheme.counted.map(|counted| (counted.mean, ratio(self.counted.into(), requests)));
         let mut spreads: Vec<_> = self.distributions().map(|(name, d)| (name, d.summary())).collect();
         let response = spreads.pop().map(|(_, response)| response).unwrap_or_default();
         KindFigures {
@@ -244,6 +245,17 @@ mod tests {
         let pop = tallies.all().figures("all", 1.0);
         let stages: f64 = pop.stage_means_us.iter().map(|(_, mean)| mean).sum();
         assert!((stages - pop.response.mean_us).abs() < 1e-6, "{pop:?}");
+    }
+
+    #[test]
+    fn the_mean_of_a_stage_stays_right_when_all_requests_waited_for_centuries_together() {
+        let mut tallies = Tallies::new(TIER);
+        let hour = 3_600_000_000_000;
+        let stamps =
+            Stamps { received: 1, enqueued: 1, dequeued: 1 + hour, replied: 1 + hour, ..Stamps::default() };
+        tallies.note(&Noted::new(0, Ending::Ok, stamps), 10_000_000);
+        let waiting = tallies.all().stages().find(|(stage, _)| *stage == "waiting");
+        assert_eq!(waiting, Some(("waiting", 10_000_000 * u128::from(hour))));
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The meter as its users see it: recorders on several threads, one collector, figures.
 
+#[path = "../../../tests/support/ends.rs"]
+mod ends;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ends::Ends;
 use posthaste_measure::{Clock, Ending, Figures, Meter, Noted, Scheme, Stamps};
 
 const KINDS: &[&str] = &["send", "peek", "pop"];
@@ -103,11 +107,11 @@ fn nothing_is_lost_or_counted_twice_while_threads_note_and_the_collector_turns()
             }
             sum
         });
-        let meter = &meter;
+        let (meter, ends) = (&meter, Ends(&done));
         let noting: Vec<_> =
             (0..THREADS).map(|seed| scope.spawn(move || note_many(meter, seed, REQUESTS))).collect();
         noting.into_iter().for_each(|thread| thread.join().unwrap());
-        done.store(true, Ordering::Release);
+        drop(ends);
         collector.join().unwrap()
     });
     let rest = meter.turn(&[]).window.figures.all.requests;

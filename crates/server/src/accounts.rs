@@ -207,10 +207,12 @@ impl AccountsFile {
         let path = &resolve_links(path);
         let directory = lock_directory(path)?;
         let mut accounts = Self::open(path)?.accounts;
-        let found = accounts.entries.remove(name).is_some();
+        if accounts.entries.remove(name).is_none() {
+            return Ok(false);
+        }
         replace(path, &accounts, &directory)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        Ok(found)
+        Ok(true)
     }
 
     /// Returns whether the file could be used when it was last checked, at a login.
@@ -263,7 +265,13 @@ impl AccountsFile {
 
     fn read_if_changed(&mut self) -> Result<(), String> {
         let shown = self.path.display();
-        let cannot = |error: io::Error| format!("cannot read the accounts file {shown}: {error}");
+        let cannot = |error: io::Error| {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound => "; `posthaste admin account add NAME --file FILE` makes one",
+                _ => "",
+            };
+            format!("cannot read the accounts file {shown}: {error}{advice}")
+        };
         let now = SystemTime::now();
         let version = FileVersion::of(&fs::metadata(&self.path).map_err(cannot)?);
         if self.version == Some(version) {
@@ -319,10 +327,17 @@ fn check_hash(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the file behind a symbolic link: a replacement must not take the place of the link.
+/// Returns the file behind symbolic links, be it there yet or not: a replacement must not take the place of a link.
 fn resolve_links(path: &Path) -> PathBuf {
-    // A file that does not exist yet is no link; other errors are reported when it is opened.
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    /// As many as the system follows.
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        // What is no link, or is not there, is the file; other errors are reported when it is opened.
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = directory_of(&path).join(target);
+    }
+    path
 }
 
 /// Locks the directory, until the result is dropped, against other processes that change an accounts file there.
@@ -433,6 +448,17 @@ mod tests {
         assert!(link.is_symlink());
         let accounts = AccountsFile::open(&file).expect("read");
         assert_eq!(accounts.names().collect::<Vec<_>>(), [b"bob"]);
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_not_there_yet_stays_one_too() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (file, link) = (dir.path().join("secrets"), dir.path().join("accounts.txt"));
+        symlink("secrets", dir.path().join("between")).expect("a link");
+        symlink("between", &link).expect("a link");
+        AccountsFile::set(&link, "bob", "two", None).expect("set");
+        assert!(link.is_symlink() && file.is_file());
+        assert_eq!(AccountsFile::remove(&link, "alice"), Ok(false));
     }
 
     /// As when a script adds many.

@@ -79,7 +79,8 @@ impl Grants {
     pub fn add(&mut self, role: Role, pattern: &str) -> Result<(), String> {
         let is_unfit = |c: char| c.is_whitespace() || c.is_control();
         if pattern.is_empty() || pattern.contains(is_unfit) || pattern.contains(":$") {
-            return Err(format!("{pattern:?} is no pattern of queue names: write ? for a blank"));
+            let advice = if pattern.is_empty() { "write * for all queues" } else { "write ? for a blank" };
+            return Err(format!("{pattern:?} is no pattern of queue names: {advice}"));
         }
         self.grants.push(Grant { role, pattern: pattern.to_owned() });
         Ok(())

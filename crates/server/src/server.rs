@@ -33,6 +33,10 @@ use crate::trace::Tracer;
 const SPEAK_TLS: &[u8] =
     b"-ERR this port speaks TLS: connect with it (rediss://, redis-cli --tls, posthaste admin --tls)\r\n";
 
+/// The options that name addresses.
+const LISTEN: &str = "--listen";
+const HTTP: &str = "--http";
+
 /// How to run a queue tier.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -65,8 +69,8 @@ pub struct Options {
 /// Why a queue tier could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// The address can be reached from other machines, and there is no accounts file.
-    Unguarded(Endpoint),
+    /// The address of this option can be reached from other machines, and there is no accounts file.
+    Unguarded(&'static str, Endpoint),
     /// The store cannot be opened.
     Store(OpenError),
     /// The accounts file cannot be used.
@@ -80,11 +84,14 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unguarded(address) => write!(
-                f,
-                "{address} can be reached from other machines: name the accounts that may log in \
-                 (--accounts FILE, made by `posthaste admin account add`) or have it on 127.0.0.1 (--listen: or unix:PATH)"
-            ),
+            Self::Unguarded(option, address) => {
+                let otherwise = if *option == HTTP { "off" } else { "unix:PATH" };
+                write!(
+                    f,
+                    "{option} {address} can be reached from other machines: name the accounts that may log in \
+                     (--accounts FILE, made by `posthaste admin account add`), or have it on 127.0.0.1 or {otherwise}"
+                )
+            }
             Self::Store(error) => write!(f, "{error}"),
             Self::Accounts(error) => f.write_str(error),
             Self::DefaultAccount(fault) => write!(f, "the account default cannot be made: {}", fault.text),
@@ -187,9 +194,10 @@ fn refuse_unguarded(options: &Options) -> Result<(), StartError> {
     if options.accounts.is_some() {
         return Ok(());
     }
-    let http = options.front.http.map(Endpoint::Tcp);
-    match options.front.listen.iter().chain(&http).find(|address| !address.is_local()) {
-        Some(open) => Err(StartError::Unguarded(open.clone())),
+    let listen = options.front.listen.iter().map(|address| (LISTEN, address.clone()));
+    let http = options.front.http.map(|address| (HTTP, Endpoint::Tcp(address)));
+    match listen.chain(http).find(|(_, address)| !address.is_local()) {
+        Some((option, address)) => Err(StartError::Unguarded(option, address)),
         None => Ok(()),
     }
 }

@@ -132,6 +132,30 @@ fn who_has_answered_while_we_were_stopped_is_not() {
     }
 }
 
+#[test]
+fn who_takes_long_to_read_a_large_value_is_not() {
+    let mut scene = Scene::new();
+    scene.say("END\r\n");
+    assert_eq!(scene.heard("END\r\n".len()), "END\r\n");
+    let value = "x".repeat(1 << 20);
+    let set = format!("set k 0 0 {}\r\n{value}\r\n", value.len());
+    let (mut unsent, mut read) = (set.as_bytes(), 0);
+    while read < set.len() {
+        for _ in 0..100 {
+            let written = scene.client.write(unsent);
+            unsent = &unsent[written.unwrap_or_default()..];
+            scene.thread.turn();
+        }
+        scene.pass(SERVER_TIMEOUT * 3 / 4);
+        let more = scene.server.read(&mut [0; 200_000]).expect("there is more");
+        assert!(more > 0, "it is given up");
+        read += more;
+        scene.thread.turn();
+    }
+    scene.say("STORED\r\n");
+    assert_eq!(scene.heard("STORED\r\n".len()), "STORED\r\n");
+}
+
 /// A route whose requests may take less than a server may be silent.
 fn hurried(layout: &mut Layout) {
     layout.routes[0].timeout = Some(HURRY);

@@ -507,3 +507,27 @@ fn a_server_that_is_another_process_than_before_has_nothing_and_is_there() {
     assert!(server.health.losses() == 0 && !server.health.is_away());
     assert!(shared.fleet.table().pools[0].is_late(&server), "the other one decides");
 }
+
+#[test]
+fn many_servers_that_say_nothing_do_not_keep_another_one_away() {
+    // So many that those which were asked first are due again before all were asked once.
+    const SILENT: usize = 200;
+    let mut doors: Vec<TcpListener> = (0..=SILENT).map(|_| door()).collect();
+    let shared = shared(&doors.iter().collect::<Vec<_>>());
+    let servers = shared.fleet.table().servers.clone();
+    for server in &servers {
+        server.health.note_lost_connection(vec![key(0)], None);
+    }
+    let (last, silent) = (doors.pop().expect("many"), &servers[..SILENT]);
+    let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
+    // Until then it says nothing either, and those before it are due again and again.
+    thread::sleep(Duration::from_secs(9));
+    serve(last, |_| {});
+    let begun = Instant::now();
+    wait_until("it is back", || !servers[SILENT].health.is_away());
+    let took = begun.elapsed();
+    prober.stop();
+    assert!(silent.iter().all(|server| server.health.is_away()));
+    // Each of 32 at once takes 2 s.
+    assert!(took < Duration::from_secs(40), "{took:?}");
+}

@@ -3,10 +3,12 @@
 #[path = "support/cache_steps.rs"]
 mod steps;
 
-use posthaste_server::cache::layout::{Layout, MemberPlan};
+use std::sync::atomic::Ordering;
+
+use posthaste_server::cache::layout::{Layout, MemberPlan, StandInPlan};
 use posthaste_server::cache::router::{Admission, Broken};
 use posthaste_server::cache::rules::{Answer, Multiget, Rules};
-use steps::Scene;
+use steps::{Scene, two_pools};
 
 const SET: &str = "set k 0 0 1\r\nx\r\n";
 const DELETION: &str = "delete k\r\n";
@@ -32,7 +34,7 @@ fn one_of_two_is_full() -> (Scene, usize) {
 #[test]
 fn a_get_of_many_parts_is_answered_by_the_server_that_is_left() {
     // In many commands to one server.
-    let keys: String = (0..200).map(|number| format!(" {number:0100}")).collect();
+    let keys: String = (0..60).map(|number| format!(" {number:0100}")).collect();
     let mut layout = replicas(2);
     layout.pools[0].rules.multiget = Multiget::Whole;
     let mut scene = Scene::new(&layout);
@@ -258,5 +260,24 @@ fn a_reply_to_another_command_is_nobodys_answer() {
                 "{request:?}: {said:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_write_that_another_pool_takes_is_counted_as_missed_by_the_servers_that_are_away() {
+    let mut layout = two_pools(2);
+    layout.pools[1].stand_ins.push(StandInPlan { pool: 0, expiry: None });
+    layout.routes[0].pool = 1;
+    let mut scene = Scene::new(&layout);
+    [1, 2].iter().for_each(|server| scene.take_out(*server));
+    let missed = |scene: &Scene| {
+        [0, 1, 2].map(|server| scene.router.servers()[server].counts.missed_writes.load(Ordering::Relaxed))
+    };
+    for (says, counted) in [("STORED\r\n", 1), ("SERVER_ERROR out of memory\r\n", 1), ("STORED\r\n", 2)] {
+        scene.ask(SET);
+        scene.exchange(0, SET, says);
+        (0..2).for_each(|_| drop(scene.sent(0)));
+        assert_eq!(scene.answered(), says);
+        assert_eq!(missed(&scene), [0, counted, counted], "what was not done has not been missed: {says:?}");
     }
 }

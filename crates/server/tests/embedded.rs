@@ -21,6 +21,9 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::REDRIVE_PIECE;
 use support::{Got, World};
 
+/// So many messages of one byte that they fill the greater part of a small segment.
+const MANY_IN_A_SEGMENT: usize = 4_000;
+
 fn figure(store: &Embedded, name: &str) -> u64 {
     let figures = store.figures();
     figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).expect("a figure of that name")
@@ -122,14 +125,81 @@ fn space_is_given_back_as_fast_as_large_batches_take_it() {
         world.send("a", &format!("cold {}", "x".repeat(10_000)));
     }
     let live = figure(&world.store, "log_live_bytes");
-    let batch = format!("SENDMANY hot{}", format!(" {}", "x".repeat(64_000)).repeat(4));
-    let mut most = 0;
-    for _ in 0..200 {
-        world.ask_together("a", &[&batch, "QPURGE hot"]);
-        most = most.max(figure(&world.store, "log_bytes"));
+    let few_large = format!(" {}", "x".repeat(64_000)).repeat(4);
+    let many_small = " x".repeat(10_000); // more than an idle commit frees
+    let state = figure(&world.store, "state_bytes");
+    for bodies in [few_large, many_small] {
+        let batch = format!("SENDMANY hot{bodies}");
+        let (mut most, mut most_state) = (0, 0);
+        for _ in 0..200 {
+            world.ask_together("a", &[&batch, "QPURGE hot"]);
+            most = most.max(figure(&world.store, "log_bytes"));
+            most_state = most_state.max(figure(&world.store, "state_bytes"));
+        }
+        // What lives may have to be written once more before anything is freed.
+        assert!(most < 3 * live + 5 * options.segment_bytes, "{most} bytes for {live}");
+        assert!(most_state < state + 2_000_000, "{most_state} bytes of memory, {state} before");
     }
-    // What lives may have to be written once more before anything is freed.
-    assert!(most < 3 * live + 5 * options.segment_bytes, "{most} bytes for {live}");
+}
+
+#[test]
+fn a_purge_of_many_messages_is_done_at_once_and_freed_little_by_little() {
+    const MANY: usize = 20_000;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    for remove in ["QPURGE q", "QDELETE q"] {
+        let mut world = World::new(open(home.path()));
+        let live = |world: &World<Embedded>| figure(&world.store, "log_live_bytes");
+        world.ask("a", "QCREATE q");
+        let little = live(&world);
+        for _ in 0..2 {
+            world.ask("a", &format!("SENDMANY q{}", " x".repeat(MANY / 2)));
+        }
+        let full = live(&world);
+        let state = figure(&world.store, "state_bytes");
+        assert_eq!(world.ask("b", remove), Got::Integer(MANY as i64));
+        assert!(live(&world) > full / 2, "{} of {full}: most is left for later", live(&world));
+        let left = figure(&world.store, "state_bytes");
+        assert!(left > state / 2, "{left} bytes of {state}: what is left needs memory");
+        assert_eq!(figure(&world.store, "messages"), 0);
+        world.ask("a", "QCREATE q");
+        assert_eq!(world.ask("b", "POP QUEUE q"), Got::Null);
+        let next = world.send("a", "q next");
+        assert_eq!(world.ask("b", "POP QUEUE q").number("id"), next);
+
+        free_all(&mut world);
+        assert!(live(&world) < little + 1000, "{} of {full} are left", live(&world));
+        let left = figure(&world.store, "state_bytes");
+        assert!(left < state / 10, "{left} bytes of {state} are left");
+        assert!(settle(&mut world) <= 2, "the files are given back");
+        world.reopen(|| open(home.path()));
+    }
+}
+
+/// Lets the store free what purges have left.
+fn free_all(world: &mut World<Embedded>) {
+    while world.store.has_work_left() {
+        world.wait(1);
+    }
+}
+
+/// What was purged first holds the oldest segments, in which others may wait for space.
+#[test]
+fn what_was_purged_first_is_freed_first() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = EmbeddedOptions { segment_bytes: 1 << 16, freed_at_once: 1, ..EmbeddedOptions::default() };
+    let world = &mut World::new(open_with(home.path(), options));
+    for queue in ["q", "r"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+        world.ask("a", &format!("SENDMANY {queue}{}", " x".repeat(MANY_IN_A_SEGMENT)));
+    }
+    world.ask_together("a", &["QPURGE q", "QPURGE r"]);
+    let before = figure(&world.store, "log_segments");
+    for _ in 0..MANY_IN_A_SEGMENT * 5 / 4 {
+        world.wait(1);
+    }
+    let after = figure(&world.store, "log_segments");
+    assert!(after < before, "{after} of {before} segments are left, and those of the first are not needed");
+    assert!(world.store.has_work_left());
 }
 
 /// Fills and empties a queue until everything written before has been moved or dropped.
@@ -286,7 +356,9 @@ fn in_any_order_no_more_is_leased_than_the_memory_limit_allows() {
     let options =
         EmbeddedOptions { memory_limit: Some(8_000), segment_bytes: 1 << 14, ..EmbeddedOptions::default() };
     let world = &mut World::new(open_with(home.path(), options));
-    for request in ["QCREATE q", "QCREATE r", "SEND q broken", "POP QUEUE q LEASE 1"] {
+    for request in
+        ["QCREATE s", "SEND s never-read", "QCREATE q", "QCREATE r", "SEND q broken", "POP QUEUE q LEASE 1"]
+    {
         world.ask("a", request);
     }
     world.run_out(1); // as much is kept of it now as if it was leased
@@ -296,8 +368,13 @@ fn in_any_order_no_more_is_leased_than_the_memory_limit_allows() {
     let send = format!("SEND r {}", "x".repeat(500));
     while !is_refused(&send) {}
     flip_byte(home.path(), b"broken");
+    flip_byte(home.path(), b"never-read");
     while !is_refused("POP QUEUE r LEASE 60000") {}
     assert!(is_refused("POP QUEUE q LEASE 60000 ANYORDER"));
+    assert!(
+        is_refused("POP QUEUE s LEASE 60000"),
+        "before it is read, or it would be told that it cannot be"
+    );
     assert_eq!(world.ask("a", "POP QUEUE q ANYORDER").text("body"), "fine", "for good");
 }
 

@@ -300,7 +300,12 @@ fn truth() -> Memory {
 }
 
 fn opened(directory: &Path, seed: u64) -> Embedded {
-    let options = EmbeddedOptions { segment_bytes: 1 << 14, seed: Some(seed), ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions {
+        segment_bytes: 1 << 14,
+        seed: Some(seed),
+        freed_at_once: 1,
+        ..EmbeddedOptions::default()
+    };
     Embedded::open(directory, options).unwrap_or_else(|error| panic!("{error}"))
 }
 

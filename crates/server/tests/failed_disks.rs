@@ -68,7 +68,8 @@ fn closed_tier(disk: &FailingDisk) -> Thread {
     let file = dir.path().join("accounts.txt");
     AccountsFile::set(&file, "alice", "alice", None).expect("it can be written");
     let accounts = AccountsFile::open(&file).expect("accounts");
-    let options = EmbeddedOptions { segment_bytes: 1 << 16, ..EmbeddedOptions::default() };
+    let options =
+        EmbeddedOptions { segment_bytes: 1 << 16, prepares_ahead: false, ..EmbeddedOptions::default() };
     let store = Embedded::open_on(disk.in_use(), options).unwrap_or_else(|error| panic!("{error}"));
     let clock = Clock::start();
     let store = Local::new(store, Time::of(clock), clock);

@@ -141,7 +141,7 @@ struct Running {
 }
 
 fn start(threads: usize, clients: usize) -> Running {
-    let anywhere = Endpoint::parse("127.0.0.1:0").expect("an address");
+    let anywhere = Endpoint::look_up("127.0.0.1:0").expect("an address");
     let mut openings = binder::open(&[anywhere], None, None, false).expect("a free port");
     let Some(Endpoint::Tcp(address)) = openings.addresses.pop() else { panic!("no address") };
     let polls: Vec<Poll> = (0..threads).map(|_| Poll::new().expect("events")).collect();
@@ -303,7 +303,7 @@ fn a_stop_answers_what_was_asked_before_and_ends_every_connection() {
 
 /// A client, as it was accepted.
 fn accepted() -> (TcpStream, Socket) {
-    let anywhere = Endpoint::parse("127.0.0.1:0").expect("an address");
+    let anywhere = Endpoint::look_up("127.0.0.1:0").expect("an address");
     let openings = binder::open(&[anywhere], None, None, false).expect("a free port");
     let [Endpoint::Tcp(address)] = openings.addresses[..] else { panic!("no address") };
     let client = TcpStream::connect(address).expect("it listens");

@@ -71,8 +71,14 @@ fn open(disk: &SmallDisk) -> Embedded {
 }
 
 fn open_telling(disk: &SmallDisk, events: Events) -> Embedded {
-    let options =
-        EmbeddedOptions { segment_bytes: SEGMENT_BYTES, seed: Some(1), events, ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions {
+        segment_bytes: SEGMENT_BYTES,
+        seed: Some(1),
+        events,
+        freed_at_once: 1,
+        prepares_ahead: false,
+        ..EmbeddedOptions::default()
+    };
     Embedded::open_on(disk.in_use(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -117,6 +123,13 @@ fn exhaust(world: &mut World<Embedded>) {
     assert!(is_refused, "there is always space for more");
     let taken = (0..SHORT).take_while(|_| !is_full(&world.ask("b", "POP QUEUE short"))).count();
     assert!((1..SHORT).contains(&taken), "{taken} can be taken for good");
+}
+
+/// Lets the store free what purges have left.
+fn free_all(world: &mut World<Embedded>) {
+    while world.store.has_work_left() {
+        world.wait(1);
+    }
 }
 
 /// Sends and takes more than a segment holds. Whoever is refused waits and tries again, longer than answers are
@@ -198,6 +211,20 @@ fn space_that_comes_from_outside_is_noticed_at_once() {
 }
 
 #[test]
+fn a_full_disk_says_that_remembered_answers_hold_space_too() {
+    let world = &mut World::new(open(&small_disk()));
+    for request in ["QCREATE keep", "QCREATE bulk", "SEND bulk x DEDUP key"] {
+        world.ask("a", request);
+    }
+    fill(world);
+    let refused = world.ask("a", &format!("SEND bulk {}", "x".repeat(1000)));
+    assert!(
+        matches!(&refused, Got::Error(text) if text.contains("answers kept for DEDUP and REQID")),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn a_store_that_can_take_nothing_out_either_says_what_helps() {
     let world = &mut World::new(open(&small_disk()));
     for queue in ["keep", "bulk"] {
@@ -223,6 +250,7 @@ fn a_store_that_can_take_nothing_out_either_says_what_helps() {
     let trouble = world.store.trouble().expect("nothing can be taken");
     assert!(trouble.ends_with("QPURGE or QDELETE a queue, or free space on that disk"), "{trouble}");
     world.ask("a", "QPURGE bulk");
+    free_all(world);
     world.wait(PAUSE_MS);
     assert_eq!(world.store.trouble(), None);
     assert!(world.store.figures().contains(&("store_stuck", 0)));
@@ -426,6 +454,7 @@ fn room_is_found_behind(mut send: impl FnMut(&mut World<Embedded>) -> Option<usi
     let kept = std::iter::from_fn(|| send(&mut world)).last().expect("there is room at first");
     world.ask("a", "QPURGE bulk");
     // Nobody asks for anything meanwhile.
+    free_all(&mut world);
     for _ in 0..100 {
         let due = world.store.deadline().filter(|at| *at <= world.now + PAUSE_MS);
         due.into_iter().for_each(|at| world.wait(at.saturating_sub(world.now)));

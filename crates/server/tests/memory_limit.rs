@@ -11,9 +11,20 @@ use support::{Got, World};
 
 const LIMIT: u64 = 8_000;
 
+/// Enough for some 15,000 messages.
+const LIMIT_OF_MANY: u64 = 1_000_000;
+
 fn open_limited(directory: &Path) -> Embedded {
-    let options = EmbeddedOptions { memory_limit: Some(LIMIT), ..EmbeddedOptions::default() };
+    open_with(directory, EmbeddedOptions { memory_limit: Some(LIMIT), ..EmbeddedOptions::default() })
+}
+
+fn open_with(directory: &Path, options: EmbeddedOptions) -> Embedded {
     Embedded::open(directory, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn figure(store: &Embedded, name: &str) -> u64 {
+    let figures = store.figures();
+    figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).expect("a figure of that name")
 }
 
 fn full() -> Got {
@@ -32,6 +43,26 @@ fn a_send_beyond_the_memory_limit_is_refused_until_something_is_read() {
     assert_eq!(world.ask("a", "POP FROM stranger BLOCK 1"), full(), "it would have to be remembered");
     world.ask("a", "POP QUEUE q COUNT 2");
     world.send("a", "q y");
+}
+
+/// What was purged is not freed yet, and its memory is not given away twice.
+#[test]
+fn after_a_purge_there_is_room_at_once_and_no_more_than_the_limit() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options =
+        EmbeddedOptions { memory_limit: Some(LIMIT_OF_MANY), freed_at_once: 1, ..EmbeddedOptions::default() };
+    let world = &mut World::new(open_with(home.path(), options));
+    world.ask("a", "QCREATE q");
+    let send = format!("SENDMANY q{}", " x".repeat(100));
+    let is_full = |got: &Got| matches!(got, Got::Error(text) if text.starts_with("FULL"));
+    for _ in 0..3 {
+        let accepted = (0..1000).take_while(|_| !is_full(&world.ask("a", &send))).count();
+        assert!((140..160).contains(&accepted), "{accepted} hundreds of messages");
+        let state = figure(&world.store, "state_bytes");
+        assert!(state < LIMIT_OF_MANY + 10_000, "{state} bytes of memory");
+        let purged = world.ask("a", "QPURGE q");
+        assert_eq!(purged, Got::Integer(100 * accepted as i64));
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn the_embedded_store_is_a_memory_store_that_survives() {
 
 /// Small enough that even a short life fills several.
 fn small_segments() -> EmbeddedOptions {
-    EmbeddedOptions { segment_bytes: 1 << 16, ..EmbeddedOptions::default() }
+    EmbeddedOptions { segment_bytes: 1 << 16, freed_at_once: 1, ..EmbeddedOptions::default() }
 }
 
 #[test]
@@ -209,6 +209,10 @@ impl Rules for Defective {
         self.store.execute(now, Ask { operation: &operation, ..ask }, answer, news)
     }
 
+    fn awaited(&self, requests: usize, bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        self.store.awaited(requests, bytes)
+    }
+
     fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
         self.store.prepare(requests, request_bytes)
     }
@@ -225,8 +229,16 @@ impl Rules for Defective {
         self.store.deadline()
     }
 
+    fn has_work_left(&self) -> bool {
+        self.store.has_work_left()
+    }
+
     fn seal(&mut self) -> Option<Self::Commit> {
         self.store.seal()
+    }
+
+    fn is_commit_full(&self) -> bool {
+        self.store.is_commit_full()
     }
 
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>) {
@@ -239,6 +251,10 @@ impl Rules for Defective {
 
     fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         self.store.meet_account(name)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.store.trouble()
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

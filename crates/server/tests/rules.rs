@@ -9,7 +9,7 @@ use posthaste_server::queue::embedded::{Embedded, EmbeddedOptions};
 use posthaste_server::queue::memory::Memory;
 use posthaste_server::queue::rules::{News, Rules, after};
 use posthaste_wire::operation::{ACCOUNTS_PIECE, LIST_PIECE, REDRIVE_PIECE};
-use support::{Counts, Got, World, counted};
+use support::{Counts, Got, World, counted, decoded};
 
 /// Makes each promise a test of each store.
 macro_rules! on_every_store {
@@ -64,6 +64,7 @@ on_every_store! {
     no_news_come_of_what_nobody_can_read_yet
     the_deadline_is_the_next_change
     nothing_is_due_when_nothing_waits_for_time
+    what_time_has_changed_is_not_shown_as_it_was
     an_answer_ends_before_eight_mebibytes
     the_age_of_a_queue_is_that_of_its_oldest_message
     an_unnamed_queue_skips_ids_that_are_names
@@ -449,6 +450,26 @@ fn the_deadline_is_the_next_change(world: &mut World<impl Rules>) {
     assert_eq!(world.store.deadline(), Some(after(start, 300)));
     world.wait(200);
     assert_eq!(world.store.deadline(), Some(start + 500));
+}
+
+/// A thread of the network may come to read before anybody has told the store the time.
+fn what_time_has_changed_is_not_shown_as_it_was(world: &mut World<impl Rules>) {
+    for queue in ["q", "r"] {
+        world.ask("a", &format!("QCREATE {queue}"));
+    }
+    world.send("a", "q x TTL 10");
+    world.send("a", "r y DELAY 10");
+    let reads = ["PEEK QUEUE q", "PEEK QUEUE r", "QINFO q", "QBROWSE q", "QREADABLE"];
+    assert!(reads.iter().all(|read| world.read("b", read).is_some()));
+    world.now += 20;
+    for read in reads {
+        assert_eq!(world.read("b", read), None, "{read}");
+    }
+    assert!(world.read("b", "LOGIN b").is_some(), "which time does not change");
+    world.wait(0);
+    let shown = |world: &mut World<_>, read: &str| world.read("b", read).map(|bytes| decoded(&bytes));
+    assert_eq!(shown(world, "PEEK QUEUE q"), Some(Got::Null));
+    assert_eq!(shown(world, "PEEK QUEUE r").expect("at once").text("body"), "y");
 }
 
 fn nothing_is_due_when_nothing_waits_for_time(world: &mut World<impl Rules>) {

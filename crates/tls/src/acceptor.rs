@@ -1,8 +1,8 @@
 //! The server's side of TLS: its certificate, the clients it accepts, and how both are read again while it runs.
 //!
 //! Open connections keep the files they began with; those accepted after [`Acceptor::reload`] get the new
-//! ones. Files that cannot be used change nothing, and neither does an expired certificate, which every
-//! client would refuse: a renewal that went wrong costs an error message and no service.
+//! ones. Files that cannot be used change nothing, and neither does a certificate that has expired or is not valid
+//! yet, which every client would refuse: a renewal that went wrong costs an error message and no service.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use rustls::{Error, ServerConfig, ServerConnection};
 use crate::error::TlsError;
 use crate::files::{authorities, certificates, key, unusable};
 use crate::stream::Tls;
-use crate::validity;
+use crate::validity::Validity;
 
 /// Paths of the server's certificate, its key, and its clients' authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub struct Acceptor {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    /// When the certificate expires, in seconds since 1970; None: unknown.
-    ends: Option<u64>,
+    /// When the certificate is valid; None: unknown.
+    validity: Option<Validity>,
 }
 
 impl Current {
-    /// Returns when the certificate expired, if it has.
-    fn over_since(&self) -> Option<u64> {
-        self.ends.filter(|ends| *ends < UnixTime::now().as_secs())
+    /// Returns why clients refuse the certificate now, if its validity is known and they do.
+    fn fault(&self) -> Option<String> {
+        self.validity?.fault(UnixTime::now())
     }
 }
 
@@ -58,7 +58,8 @@ pub struct Renewed(Current);
 
 impl Acceptor {
     /// Reads the files. `refusal` is sent to clients that speak plain text, in the words of their protocol. An
-    /// expired certificate is accepted here: at the start there is no better one yet, and its clients are the judges.
+    /// certificate that is not valid now is accepted here: at the start there is no better one yet, and its clients are
+    /// the judges.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
@@ -79,14 +80,14 @@ impl Acceptor {
     /// anything may change.
     ///
     /// # Errors
-    /// As [`Acceptor::open`], or the certificate is over.
+    /// As [`Acceptor::open`], or the certificate is not valid now.
     pub fn read_again(&self) -> Result<Renewed, TlsError> {
         let current = read(&self.files)?;
-        match current.over_since() {
+        match current.fault() {
             None => Ok(Renewed(current)),
-            Some(ended) => {
-                let over = format!("it ended at {}, and clients would refuse it", validity::date(ended));
-                Err(unusable(&self.files.certificate, &over))
+            Some(fault) => {
+                let why = format!("it {fault}, and clients would refuse it");
+                Err(unusable(&self.files.certificate, &why))
             }
         }
     }
@@ -105,14 +106,16 @@ impl Acceptor {
     /// Returns when the certificate in force expires, in seconds since 1970; None: that cannot be read. The
     /// intermediate certificates are not considered: one may expire sooner without harm, as clients find other paths.
     #[must_use]
-    pub fn certificate_ends(&self) -> Option<u64> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).ends
+    pub fn certificate_not_after_s(&self) -> Option<u64> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.validity.map(Validity::not_after_s)
     }
 
-    /// Returns whether the certificate in force has expired.
+    /// Returns why clients refuse the certificate in force now, as the rest of a sentence about it ("expired at …");
+    /// None: its validity is no reason.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).over_since().is_some()
+    pub fn certificate_fault(&self) -> Option<String> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).fault()
     }
 
     /// Encrypts an accepted connection; its handshake happens as it is read.
@@ -138,7 +141,7 @@ fn read(files: &ServerFiles) -> Result<Current, TlsError> {
         }
     };
     let chain = certificates(&files.certificate)?;
-    let ends = chain.first().and_then(validity::end);
+    let validity = chain.first().and_then(Validity::of);
     let config = builder.with_single_cert(chain, key(&files.key)?).map_err(|error| match error {
         Error::InconsistentKeys(_) => {
             let other = format!("it is not the certificate of the key in {}", files.key.display());
@@ -146,5 +149,5 @@ fn read(files: &ServerFiles) -> Result<Current, TlsError> {
         }
         error => unusable(&files.certificate, &error),
     })?;
-    Ok(Current { config: Arc::new(config), ends })
+    Ok(Current { config: Arc::new(config), validity })
 }

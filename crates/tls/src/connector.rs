@@ -11,8 +11,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::error::TlsError;
 use crate::files::{certificates, key, unusable};
-use crate::judge::Judge;
 use crate::stream::Tls;
+use crate::verifier::CertificateVerifier;
 
 /// How closely a server's certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Trust {
         }
         // The system's certificates are authorities, never a server's own.
         let servers = if self.roots.is_some() { trusted } else { Vec::new() };
-        let judge = Judge {
+        let verifier = CertificateVerifier {
             check: self.check,
             roots,
             servers,
@@ -64,7 +64,7 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(judge));
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let Some((certificate, key_file)) = &self.own else { return Ok(builder.with_no_client_auth()) };
         let with_key = builder.with_client_auth_cert(certificates(certificate)?, key(key_file)?);
         with_key.map_err(|error| unusable(certificate, &error))

@@ -29,6 +29,7 @@ fn in_words(error: &pem::Error) -> String {
         pem::Error::MissingSectionEnd { .. } => "it breaks off before its -----END line".into(),
         pem::Error::NoItemsFound => "no private key in it that can be read without a password".into(),
         pem::Error::Base64Decode(_) => "it is damaged, or a key that wants a password".into(),
+        pem::Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }
 }

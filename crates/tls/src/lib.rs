@@ -11,9 +11,9 @@ pub mod acceptor;
 pub mod connector;
 pub mod error;
 mod files;
-mod judge;
 pub mod stream;
 mod validity;
+mod verifier;
 
 pub use acceptor::{Acceptor, ServerFiles};
 pub use connector::{Check, Connector, Trust};

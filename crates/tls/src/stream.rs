@@ -96,7 +96,7 @@ impl<S: Read + Write> Tls<S> {
     }
 
     /// Tells the peer that nothing more will be sent.
-    pub fn say_end(&mut self) {
+    pub fn send_close_notify(&mut self) {
         self.session.send_close_notify();
         // A peer that is gone or does not read need not be told.
         let _ = self.push();
@@ -109,7 +109,7 @@ impl<S: Read + Write> Tls<S> {
     /// The system's, and what is wrong with what the peer says.
     pub fn look_ahead(&mut self) -> io::Result<()> {
         while !self.ended && self.bytes_in_hand()? < LOOKED_AHEAD_MAX {
-            match self.take_in() {
+            match self.read_tls() {
                 Ok(false) => {}
                 Ok(true) => break,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -127,14 +127,14 @@ impl<S: Read + Write> Tls<S> {
     }
 
     /// Takes once what the kernel has; returns whether that was all of it.
-    fn take_in(&mut self) -> io::Result<bool> {
-        let mut sip = Sip { socket: &mut self.socket, first: None, is_all: false };
-        while let Err(error) = self.session.read_tls(&mut sip) {
+    fn read_tls(&mut self) -> io::Result<bool> {
+        let mut probe = ReadProbe { socket: &mut self.socket, first: None, is_all: false };
+        while let Err(error) = self.session.read_tls(&mut probe) {
             if error.kind() != ErrorKind::Interrupted {
                 return Err(error);
             }
         }
-        let Sip { first, is_all, .. } = sip;
+        let ReadProbe { first, is_all, .. } = probe;
         if let (Some(first), Some(words)) = (first, self.refusal.take())
             && first != HANDSHAKE
         {
@@ -166,7 +166,7 @@ impl<S: Read + Write> Read for Tls<S> {
                     if is_all && filled > 0 {
                         break;
                     }
-                    match self.take_in() {
+                    match self.read_tls() {
                         Ok(all) => is_all = all,
                         Err(error) if error.kind() == ErrorKind::WouldBlock && filled > 0 => break,
                         Err(error) => return Err(error),
@@ -204,13 +204,13 @@ impl<S: Read + Write> Write for Tls<S> {
 }
 
 /// One read from the kernel: its first byte, and whether it returned less than asked for.
-struct Sip<'a, S> {
+struct ReadProbe<'a, S> {
     socket: &'a mut S,
     first: Option<u8>,
     is_all: bool,
 }
 
-impl<S: Read> Read for Sip<'_, S> {
+impl<S: Read> Read for ReadProbe<'_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.socket.read(buffer)?;
         self.first = buffer.first().copied().filter(|_| n > 0);

@@ -6,36 +6,56 @@ use rustls::CertificateError;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_cert::Certificate;
 use x509_cert::der::{DateTime, Decode as _};
-use x509_cert::time::Validity;
+use x509_cert::time::Time;
 
-/// Returns the last second of the certificate's validity, since 1970. None: the library cannot read what rustls could.
-pub(crate) fn end(certificate: &CertificateDer<'_>) -> Option<u64> {
-    validity(certificate).map(|validity| validity.not_after.to_unix_duration().as_secs())
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validity {
+    not_before: UnixTime,
+    not_after: UnixTime,
 }
 
-/// Returns a time in seconds since 1970 as a date for people.
-pub(crate) fn date(unix_s: u64) -> String {
-    let date = DateTime::from_unix_duration(Duration::from_secs(unix_s));
-    date.map_or_else(|_| format!("second {unix_s} since 1970"), |date| date.to_string())
-}
-
-/// Checks that the certificate is valid now. One that cannot be read here is left to rustls to judge.
-///
-/// # Errors
-/// It is not valid yet, or not any more.
-pub(crate) fn judge(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
-    let Some(Validity { not_before, not_after }) = validity(certificate) else { return Ok(()) };
-    let [not_before, not_after] =
-        [not_before, not_after].map(|time| UnixTime::since_unix_epoch(time.to_unix_duration()));
-    if now < not_before {
-        return Err(CertificateError::NotValidYetContext { time: now, not_before });
+impl Validity {
+    /// Returns the validity of a certificate. None: the library cannot read what rustls could.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let validity = Certificate::from_der(certificate).ok()?.tbs_certificate.validity;
+        let unix = |time: Time| UnixTime::since_unix_epoch(time.to_unix_duration());
+        Some(Self { not_before: unix(validity.not_before), not_after: unix(validity.not_after) })
     }
-    if now > not_after {
-        return Err(CertificateError::ExpiredContext { time: now, not_after });
+
+    /// Returns the last second of the validity, since 1970.
+    pub(crate) fn not_after_s(self) -> u64 {
+        self.not_after.as_secs()
     }
-    Ok(())
+
+    /// Checks that the certificate is valid now.
+    ///
+    /// # Errors
+    /// It is not valid yet, or not any more.
+    pub(crate) fn check(self, now: UnixTime) -> Result<(), CertificateError> {
+        let Self { not_before, not_after } = self;
+        if now < not_before {
+            return Err(CertificateError::NotValidYetContext { time: now, not_before });
+        }
+        if now > not_after {
+            return Err(CertificateError::ExpiredContext { time: now, not_after });
+        }
+        Ok(())
+    }
+
+    /// Returns what is wrong with the certificate now, as the rest of a sentence about it; None: it is valid.
+    pub(crate) fn fault(self, now: UnixTime) -> Option<String> {
+        match self.check(now).err()? {
+            CertificateError::NotValidYetContext { not_before, .. } => {
+                Some(format!("is not valid before {}", date(not_before)))
+            }
+            _ => Some(format!("expired at {}", date(self.not_after))),
+        }
+    }
 }
 
-fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
-    Some(Certificate::from_der(certificate).ok()?.tbs_certificate.validity)
+/// Returns a time as a date for people.
+fn date(time: UnixTime) -> String {
+    let date = DateTime::from_unix_duration(Duration::from_secs(time.as_secs()));
+    date.map_or_else(|_| format!("second {} since 1970", time.as_secs()), |date| date.to_string())
 }

@@ -186,7 +186,7 @@ fn the_end_is_known_with_the_last_bytes_and_read_after_them() {
     carry(&mut client, &mut server, b"x", 16).expect("hands are shaken");
     assert!(!server.has_ended());
     client.write_all(b"last").expect("there is room");
-    client.say_end();
+    client.send_close_notify();
     let mut buffer = [0; 16];
     assert_eq!(server.read(&mut buffer).expect("bytes"), 4);
     assert!(server.has_ended(), "no event of the kernel tells of this end");
@@ -204,7 +204,7 @@ fn an_end_is_known_to_who_looks_ahead_and_what_came_before_it_is_read_later() {
     client.write_all(b"last").expect("there is room");
     server.look_ahead().expect("there are bytes");
     assert!(!server.has_ended());
-    client.say_end();
+    client.send_close_notify();
     server.look_ahead().expect("there is the end");
     assert!(server.has_ended());
     let mut buffer = [0; 16];
@@ -333,5 +333,7 @@ fn files_are_read_again_and_wrong_ones_change_nothing() {
     std::fs::write(&pair.key, "nothing").expect("a file");
     refused("server.key", "no private key in it");
     ours.sign("late", "DNS:localhost", -1).replace(&pair);
-    refused("server.crt", "and clients would refuse it");
+    refused("server.crt", "it expired at ");
+    ours.sign_too_early("early").replace(&pair);
+    refused("server.crt", "it is not valid before 2049-01-01T00:00:00Z, and clients would refuse it");
 }

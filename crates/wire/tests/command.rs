@@ -171,6 +171,11 @@ fn a_repeated_an_unknown_and_an_unfinished_option_are_refused_by_name() {
         ("POP QUEUE q NOTOWN NOTOWN", "ERR option NOTOWN of 'pop' command is given twice"),
         ("PEEK QUEUE q QUEUE r", "ERR option QUEUE of 'peek' command is given twice"),
         ("QCREATE q STRICT STRICT", "ERR option STRICT of 'qcreate' command is given twice"),
+        ("CLIENT KILL ID 1 ID 2", "ERR option ID of 'client|kill' command is given twice"),
+        ("CLIENT KILL ADDR a:1 ADDR a:2", "ERR option ADDR of 'client|kill' command is given twice"),
+        ("CLIENT KILL USER a USER b", "ERR option USER of 'client|kill' command is given twice"),
+        ("CLIENT KILL TYPE normal TYPE pubsub", "ERR option TYPE of 'client|kill' command is given twice"),
+        ("CLIENT KILL SKIPME no SKIPME yes", "ERR option SKIPME of 'client|kill' command is given twice"),
         ("SEND q b TTL 5 LATER 5", "ERR unknown option 'LATER' for 'send' command"),
         (
             "SEND q two coffees",

@@ -4,32 +4,34 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{Read as _, Write as _};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::Duration;
 
 use posthaste_load::address::Address;
 use posthaste_load::tls::advice;
 use posthaste_server::cache::dialect;
 use posthaste_tls::{Connector, Trust};
 
-use super::rules::Finding;
+use super::now_s;
+use super::rules::{Finding, Moment};
 
-/// Seconds that a server's clock may be off: its values expire by that clock.
-const CLOCK_S: u64 = 2;
+/// How long a server may take for each step. The tier reaches it, so where we do not, something drops what we send.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer to `stats`; no memcached sends as many.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// A server's `stats`, by name.
 type Stats = BTreeMap<String, String>;
 
-/// Examines each of these servers, given by name and whether it speaks TLS.
-pub(crate) fn examine<'a>(servers: &[(&'a str, bool)], trust: &Trust) -> Vec<Finding> {
+/// Examines each of these servers, given by name and whether it speaks TLS. They are asked at the same time, so that
+/// those that cannot be reached from here keep nobody waiting for one after the other.
+pub(crate) fn examine(servers: &[(&str, bool)], trust: &Trust) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut versions: BTreeMap<String, Vec<&'a str>> = BTreeMap::new();
-    for (name, speaks_tls) in servers {
-        let found = if *speaks_tls { encrypted_stats(name, trust) } else { stats(name, None) };
+    let mut versions: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for ((name, _), found) in servers.iter().zip(ask_all(servers, trust)) {
         match found {
-            Ok(stats) => {
-                findings.extend(on(name, &stats, now_s()));
+            Ok((stats, here)) => {
+                findings.extend(on(name, &stats, here));
                 versions.entry(stats.get("version").cloned().unwrap_or_default()).or_default().push(name);
             }
             Err(error) => {
@@ -39,6 +41,23 @@ pub(crate) fn examine<'a>(servers: &[(&'a str, bool)], trust: &Trust) -> Vec<Fin
     }
     findings.extend(on_versions(&versions));
     findings
+}
+
+/// Asks all servers for their `stats`, and returns with each answer when it was given, or why there is none.
+fn ask_all(servers: &[(&str, bool)], trust: &Trust) -> Vec<Result<(Stats, Moment), String>> {
+    let ask = |name: &str, speaks_tls: bool| {
+        let asked_s = now_s();
+        let found = if speaks_tls { encrypted_stats(name, trust) } else { stats(name, None) };
+        found.map(|stats| (stats, Moment::between(asked_s, now_s()))).map_err(|error| error.to_string())
+    };
+    thread::scope(|scope| {
+        let asked: Vec<_> =
+            servers.iter().map(|(name, speaks_tls)| scope.spawn(move || ask(name, *speaks_tls))).collect();
+        let answer = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err("asking it has failed".to_owned()))
+        };
+        asked.into_iter().map(answer).collect()
+    })
 }
 
 /// Asks a server for its `stats` over TLS.
@@ -58,7 +77,7 @@ fn stats(name: &str, tls: Option<&Connector>) -> Result<Stats, Box<dyn Error>> {
     if let Some(tls) = tls {
         address.encrypt(tls);
     }
-    let mut stream = address.connect()?;
+    let mut stream = address.connect_within(PATIENCE)?;
     stream.write_all(b"stats\r\n")?;
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -77,14 +96,16 @@ fn stats(name: &str, tls: Option<&Connector>) -> Result<Stats, Box<dyn Error>> {
     Ok(text.lines().filter_map(stat).collect())
 }
 
-fn on(name: &str, stats: &Stats, here_s: u64) -> Vec<Finding> {
+fn on(name: &str, stats: &Stats, here: Moment) -> Vec<Finding> {
     let number = |stat: &str| stats.get(stat).and_then(|value| value.parse::<u64>().ok());
     let mut findings = Vec::new();
-    if let Some(theirs) = number("time").filter(|theirs| theirs.abs_diff(here_s) > CLOCK_S) {
+    // What it tells are the whole seconds of a clock that ticks once a second.
+    let here = Moment { error_s: here.error_s + 1.0, ..here };
+    if let Some(ahead_s) = number("time").and_then(|theirs_s| here.ahead_s(theirs_s as f64)) {
         let text = format!(
-            "the clock of {name} is {} s off the one here, and what expires does so by it: see whether time is \
+            "the clock of {name} is {:.0} s off the one here, and what expires does so by it: see whether time is \
              synchronized there (timedatectl, chronyc tracking)",
-            theirs.abs_diff(here_s)
+            ahead_s.abs()
         );
         findings.push(Finding::problem("clock", text));
     }
@@ -124,10 +145,6 @@ fn on_versions(versions: &BTreeMap<String, Vec<&str>>) -> Option<Finding> {
     })
 }
 
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,9 +157,11 @@ mod tests {
         stats
     }
 
+    const HERE: Moment = Moment { at_s: 1000.0, error_s: 0.0 };
+
     #[test]
     fn each_finding_has_its_remedy() {
-        assert_eq!(on("a", &with("time", "1001"), 1000), []);
+        assert_eq!(on("a", &with("time", "1001"), HERE), []);
         for (stat, value, words, is_problem) in [
             ("time", "990", "10 s off", true),
             ("version", "1.6.9", "1.6.10", true),
@@ -150,7 +169,7 @@ mod tests {
             ("rejected_connections", "4", "-c", false),
             ("evictions", "7", "-m", false),
         ] {
-            let findings = on("a", &with(stat, value), 1000);
+            let findings = on("a", &with(stat, value), HERE);
             assert!(findings.len() == 1 && findings[0].text.contains(words), "{findings:?}");
             assert_eq!(findings[0].is_problem, is_problem, "{findings:?}");
         }

@@ -14,9 +14,9 @@ use posthaste_server::queue::choice::StoreChoice;
 use posthaste_server::queue::postgres::address::PostgresAddress;
 use posthaste_server::queue::postgres::examine::examine;
 use posthaste_server::queue::postgres::report::report_on;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use self::rules::{Finding, on_cache, on_database, on_queue, on_tier};
+use self::rules::{Finding, Moment, on_cache, on_database, on_queue, on_tier};
 use crate::cache::server_tls;
 use crate::config::Misuse;
 use crate::flags::DoctorFlags;
@@ -67,22 +67,23 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Box<dyn Error>> {
 fn tier(flags: &DoctorFlags) -> Findings {
     let server_tls = server_tls(&flags.server_tls).map_err(Misuse)?;
     let web = Web::new(&flags.reach)?;
-    let asked = now_s();
+    let asked_s = now_s();
     let figures = web.figures()?;
-    let here_s = f64::midpoint(asked, now_s());
+    let here = Moment::between(asked_s, now_s());
     let ready = web.get("/readyz")?;
     let trouble = (ready.status != 200).then(|| ready.text.trim().to_owned());
-    let mut findings = on_tier(&figures, trouble.as_deref(), here_s);
+    let mut findings = on_tier(&figures, trouble.as_deref(), here);
     if figures.get("posthaste_servers").is_some() {
-        findings.extend(on_cache(&figures));
         let listed = web.json("/v1/servers")?.unwrap_or_default();
-        let speaks_tls = |name: &str| {
-            let servers = listed["servers"].as_array();
-            servers.is_some_and(|all| all.iter().any(|one| one["name"] == name && one["tls"] == true))
+        let named = |is_it: &dyn Fn(&Json) -> bool| -> Vec<&str> {
+            let servers = listed["servers"].as_array().into_iter().flatten();
+            servers.filter(|server| is_it(server)).filter_map(|server| server["name"].as_str()).collect()
         };
+        findings.extend(on_cache(&figures, &named(&|server| server["state"] == "down")));
+        let encrypted = named(&|server| server["tls"] == true);
         // A server that the tier does not reach would keep us waiting too.
         let live = figures.by_label("posthaste_server_live").filter(|(_, live)| *live > 0.0);
-        let servers: Vec<(&str, bool)> = live.map(|(name, _)| (name, speaks_tls(name))).collect();
+        let servers: Vec<(&str, bool)> = live.map(|(name, _)| (name, encrypted.contains(&name))).collect();
         findings.extend(memcached::examine(&servers, &server_tls));
     } else {
         let status = web.json("/v1/status")?.unwrap_or_default();
@@ -115,6 +116,7 @@ fn database(store: &str, older_than_s: u64) -> Findings {
     Ok(findings)
 }
 
+/// Returns the time here, in seconds since 1970.
 fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -48,18 +48,40 @@ impl Finding {
     }
 }
 
-/// Examines the figures of any tier. `here_s` is the time here, in seconds since 1970, when the tier was asked.
-pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here_s: f64) -> Vec<Finding> {
+/// When somebody else's clock was read, by the clock here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Seconds since 1970.
+    pub(crate) at_s: f64,
+    /// Seconds by which it may have been sooner or later.
+    pub(crate) error_s: f64,
+}
+
+impl Moment {
+    /// Returns the moment of an answer that was asked for at `asked_s` and is there at `answered_s`.
+    pub(crate) fn between(asked_s: f64, answered_s: f64) -> Self {
+        Self { at_s: f64::midpoint(asked_s, answered_s), error_s: (answered_s - asked_s).abs() / 2.0 }
+    }
+
+    /// Returns the seconds by which another clock was ahead, if that is more than clocks may differ.
+    pub(crate) fn ahead_s(self, theirs_s: f64) -> Option<f64> {
+        let ahead_s = theirs_s - self.at_s;
+        (ahead_s.abs() - self.error_s > CLOCK_S).then_some(ahead_s)
+    }
+}
+
+/// Examines the figures of any tier, which it told at this moment.
+pub(crate) fn on_tier(figures: &Figures, trouble: Option<&str>, here: Moment) -> Vec<Finding> {
     let may = [
         trouble.map(|trouble| Finding::problem("readiness", trouble)),
         version(figures),
-        clock(figures, here_s),
+        clock(figures, here),
         files(figures),
         clients(figures),
         refused(figures),
         logins(figures),
         accounts_file(figures),
-        certificate(figures, here_s),
+        certificate(figures, here.at_s),
         line(figures),
         errors(figures),
     ];
@@ -70,21 +92,20 @@ fn version(figures: &Figures) -> Option<Finding> {
     let (theirs, _) = figures.by_label("posthaste_build_info").next()?;
     (theirs != VERSION).then(|| {
         let text = format!(
-            "the tier runs {theirs} and this program is {VERSION}: restart the tier with the new one"
+            "the tier runs {theirs} and this program is {VERSION}: install the newer one on both sides, and restart the \
+             tier if it ran the older"
         );
         Finding::problem("version", text)
     })
 }
 
-fn clock(figures: &Figures, here_s: f64) -> Option<Finding> {
-    let ahead_s = figures.get("posthaste_clock_seconds")? - here_s;
-    (ahead_s.abs() > CLOCK_S).then(|| {
-        let text = format!(
-            "the tier's clock is {ahead_s:.1} s ahead of the one here: see on both machines whether time is \
-             synchronized (timedatectl, chronyc tracking)"
-        );
-        Finding::problem("clock", text)
-    })
+fn clock(figures: &Figures, here: Moment) -> Option<Finding> {
+    let ahead_s = here.ahead_s(figures.get("posthaste_clock_seconds")?)?;
+    let text = format!(
+        "the tier's clock is {ahead_s:.1} s ahead of the one here: see on both machines whether time is \
+         synchronized (timedatectl, chronyc tracking)"
+    );
+    Some(Finding::problem("clock", text))
 }
 
 fn files(figures: &Figures) -> Option<Finding> {
@@ -120,7 +141,7 @@ fn clients(figures: &Figures) -> Option<Finding> {
 }
 
 fn refused(figures: &Figures) -> Option<Finding> {
-    let refused = figures.sum("posthaste_connections_refused_total", "reason=\"full\"");
+    let refused = figures.sum("posthaste_connections_refused_total", Some(("reason", "full")));
     (refused > 0.0).then(|| {
         let text = format!(
             "{refused} connections were refused since the start because --max-clients were there: raise it, or have clients \
@@ -131,7 +152,7 @@ fn refused(figures: &Figures) -> Option<Finding> {
 }
 
 fn logins(figures: &Figures) -> Option<Finding> {
-    let wrong = figures.sum("posthaste_logins_total", "ending=\"wrong\"");
+    let wrong = figures.sum("posthaste_logins_total", Some(("ending", "wrong")));
     (wrong > LOGINS_WRONG).then(|| {
         let text = format!(
             "{wrong} logins were refused since the start for a wrong account or secret: a program has an old secret, or \
@@ -171,8 +192,8 @@ fn line(figures: &Figures) -> Option<Finding> {
 }
 
 fn errors(figures: &Figures) -> Option<Finding> {
-    let all = figures.sum("posthaste_requests_total", "");
-    let errors = figures.sum("posthaste_requests_total", "ending=\"error\"");
+    let all = figures.sum("posthaste_requests_total", None);
+    let errors = figures.sum("posthaste_requests_total", Some(("ending", "error")));
     (errors > ERRORS * all).then(|| {
         let text = format!(
             "{:.1} % of all requests since the start ended in errors: the rows of posthaste_requests_total with \
@@ -277,7 +298,7 @@ fn memory(figures: &Figures) -> Option<Finding> {
 }
 
 fn sync(figures: &Figures) -> Option<Finding> {
-    let of_sync = |name: &str| figures.sum(name, "stage=\"sync\"");
+    let of_sync = |name: &str| figures.sum(name, Some(("stage", "sync")));
     let mean_s =
         of_sync("posthaste_stage_duration_seconds_sum") / of_sync("posthaste_stage_duration_seconds_count");
     (mean_s > SYNC_S).then(|| {
@@ -301,12 +322,17 @@ fn keeper(figures: &Figures) -> Option<Finding> {
     })
 }
 
-/// Examines what a cache tier says of its servers.
-pub(crate) fn on_cache(figures: &Figures) -> Vec<Finding> {
+/// Examines what a cache tier says of its servers, of which somebody took out those in `taken_out`.
+pub(crate) fn on_cache(figures: &Figures, taken_out: &[&str]) -> Vec<Finding> {
     let away = figures.by_label("posthaste_server_live").filter(|(_, live)| *live == 0.0).map(|(name, _)| {
+        if taken_out.contains(&name) {
+            let text = format!(
+                "{name} was taken out by hand and stays so: posthaste admin server {name} up lets it take part again"
+            );
+            return Finding::note("server", text);
+        }
         let text = format!(
-            "{name} takes no part: is memcached running there, and can this machine reach it? It comes back by itself, \
-             unless somebody took it out (posthaste admin servers)"
+            "{name} takes no part: is memcached running there, and can this machine reach it? It comes back by itself"
         );
         Finding::problem("server", text)
     });
@@ -379,9 +405,9 @@ mod tests {
     }
 
     fn all(figures: &Figures) -> Vec<Finding> {
-        let mut findings = on_tier(figures, None, 1000.5);
+        let mut findings = on_tier(figures, None, Moment { at_s: 1000.5, error_s: 0.2 });
         findings.extend(on_queue(figures, "embedded:./data", false));
-        findings.extend(on_cache(figures));
+        findings.extend(on_cache(figures, &["down:1"]));
         findings
     }
 
@@ -431,11 +457,20 @@ mod tests {
                 "posthaste_server_live{server=\"a:1\"} 1\nposthaste_server_losses_total{server=\"a:1\"} 2",
                 "lost 2 times",
             ),
+            ("posthaste_server_live{server=\"down:1\"} 0", "admin server down:1 up"),
         ] {
             let findings = all(&with(line));
             assert_eq!(findings.len(), 1, "{line}: {findings:?}");
             assert!(!findings[0].is_problem && findings[0].text.contains(words), "{findings:?}");
         }
+    }
+
+    #[test]
+    fn a_slow_answer_says_nothing_of_a_clock() {
+        let figures = with("posthaste_clock_seconds 1005");
+        let told = |asked_s, answered_s| on_tier(&figures, None, Moment::between(asked_s, answered_s));
+        assert_eq!(told(1000.0, 1005.1), [], "its name server took 5 s");
+        assert_eq!(told(1000.0, 1001.0)[0].about, "clock");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::admin::table;
+use crate::admin::table::table;
 use crate::web::Figures;
 
 /// Answers of a tier at one time.
@@ -12,6 +12,8 @@ use crate::web::Figures;
 pub(crate) struct Snapshot {
     /// Address of the tier.
     pub(crate) address: String,
+    /// When it was asked for what it counts since its start: seconds since this program's.
+    pub(crate) at_s: f64,
     /// Its last window; null: none has ended yet.
     pub(crate) window: Json,
     /// The fullest queues, of a queue tier.
@@ -64,8 +66,9 @@ pub(crate) fn line(now: &Snapshot) -> String {
 pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> String {
     let mut text = header(now);
     if now.window.is_null() {
-        return text + "\nno window is over yet\n";
+        return text + "\n\nno window is over yet\n";
     }
+    text += &summary(&now.window);
     text += &response_times(&now.window);
     text += &kind_table(&now.window);
     if let Some(queues) = &now.queues {
@@ -90,10 +93,9 @@ pub(crate) fn frame(now: &Snapshot, before: Option<&Snapshot>, rows: usize) -> S
     text
 }
 
-/// Returns the seconds between two snapshots, by the windows' own clock.
+/// Returns the seconds between two snapshots. Not those between their windows, which may be one and the same.
 fn seconds_between(now: &Snapshot, before: Option<&Snapshot>) -> Option<f64> {
-    let start = |snapshot: &Snapshot| number(&snapshot.window["start_s"]);
-    before.map(|before| start(now) - start(before)).filter(|elapsed_s| *elapsed_s > 0.0)
+    before.map(|before| now.at_s - before.at_s).filter(|elapsed_s| *elapsed_s > 0.0)
 }
 
 fn header(now: &Snapshot) -> String {
@@ -110,17 +112,19 @@ fn header(now: &Snapshot) -> String {
         let (live, all) = (of("posthaste_servers_live"), of("posthaste_servers"));
         let _ = write!(text, "   up {}   {live} of {all} servers take part", time(up));
     }
-    let all = &now.window["all"];
-    let gauge = |name: &str| number(&now.window["gauges"][name]);
-    let _ = write!(
-        text,
+    text
+}
+
+fn summary(window: &Json) -> String {
+    let all = &window["all"];
+    let gauge = |name: &str| number(&window["gauges"][name]);
+    format!(
         "\n{:.0} requests/s   {:.1} errors/s   {:.0} clients   {:.0} requests wait\n",
         number(&all["requests_per_s"]),
-        per_s(all, "errors", &now.window),
+        per_s(all, "errors", window),
         gauge("connections"),
         gauge("line_requests"),
-    );
-    text
+    )
 }
 
 /// Formats the percentiles, and a bar of where the time goes.
@@ -190,21 +194,28 @@ fn client_table(clients: &Json, before: Option<&Json>, elapsed_s: Option<f64>, s
         let asked = number(&client["requests"]) - earlier(&client["id"])?;
         Some(asked / elapsed_s?)
     };
-    let mut rows: Vec<(f64, &Json)> =
-        all.iter().map(|client| (rate(client).unwrap_or_default(), *client)).collect();
-    rows.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let row = |(rate, client): &(f64, &Json)| {
+    let mut rows: Vec<(Option<f64>, &Json)> = all.iter().map(|client| (rate(client), *client)).collect();
+    // Of those whose rate is not known yet, the one that has asked most since it came.
+    let busy = |(rate, client): &(Option<f64>, &Json)| (rate.unwrap_or(-1.0), number(&client["requests"]));
+    rows.sort_by(|one, other| {
+        let ((rate, requests), (other_rate, other_requests)) = (busy(one), busy(other));
+        other_rate.total_cmp(&rate).then(other_requests.total_cmp(&requests))
+    });
+    let row = |(rate, client): &(Option<f64>, &Json)| {
         json!({
             "client": client["id"],
             "peer": client["peer"],
             "name": client["name"],
             "account": client["account"],
             "library": client["library"],
-            "per_s": format!("{rate:.1}"),
+            "per_s": rate_text(*rate),
             "requests": client["requests"],
         })
     };
-    section(&format!("the busiest of {} clients", all.len()), rows.iter().take(shown).map(row).collect())
+    section(
+        &format!("the busiest of {} connections, those of HTTP among them", all.len()),
+        rows.iter().take(shown).map(row).collect(),
+    )
 }
 
 fn server_table(figures: &Figures, before: Option<&Figures>, elapsed_s: Option<f64>, shown: usize) -> String {
@@ -221,13 +232,12 @@ fn server_table(figures: &Figures, before: Option<&Figures>, elapsed_s: Option<f
         let rates = [other, one].map(|server| requests_per_s(server).unwrap_or_default());
         is_one_live.cmp(is_other_live).then(rates[0].total_cmp(&rates[1]))
     });
-    let text = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
     let row = |(server, is_live): &(&str, bool)| {
         json!({
             "server": server,
             "state": if *is_live { "live" } else { "away" },
-            "requests_per_s": text(requests_per_s(server)),
-            "keys_per_s": text(rate("posthaste_server_keys_total", server)),
+            "requests_per_s": rate_text(requests_per_s(server)),
+            "keys_per_s": rate_text(rate("posthaste_server_keys_total", server)),
             "errors": of(figures, "posthaste_server_errors_total", server) as u64,
             "losses": of(figures, "posthaste_server_losses_total", server) as u64,
         })
@@ -247,6 +257,11 @@ fn section(title: &str, rows: Vec<Json>) -> String {
 
 fn number(value: &Json) -> f64 {
     value.as_f64().unwrap_or_default()
+}
+
+/// Formats a rate, which takes two looks to be known.
+fn rate_text(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))
 }
 
 /// Returns a count of the window as a rate per second.
@@ -269,7 +284,8 @@ fn time(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    fn snapshot(start_s: f64, requests: u64) -> Snapshot {
+    /// A look, all of which see the same window.
+    fn snapshot(at_s: f64, requests: u64) -> Snapshot {
         let spread = json!({
             "count": 10, "mean_us": 50.0, "p50_us": 40.0, "p90_us": 80.0, "p99_us": 90.0, "p99_9_us": 95.0, "max_us": 99.0,
         });
@@ -280,8 +296,9 @@ mod tests {
         });
         Snapshot {
             address: "127.0.0.1:7480".into(),
+            at_s,
             window: json!({
-                "start_s": start_s, "length_s": 2.0, "all": all, "kinds": [all],
+                "start_s": 7.0, "length_s": 2.0, "all": all, "kinds": [all],
                 "gauges": { "line_requests": 3, "connections": 2 },
             }),
             clients: Some(json!([
@@ -302,9 +319,25 @@ mod tests {
     #[test]
     fn the_busiest_client_stands_first_with_its_rate() {
         let text = frame(&snapshot(9.0, 105), Some(&snapshot(7.0, 5)), 10);
-        let clients = text.split("clients\n").last().unwrap_or_default();
+        let clients = text.split("those of HTTP among them\n").last().unwrap_or_default();
         let first = clients.lines().nth(1).unwrap_or_default();
         assert!(first.starts_with('2') && first.contains("50.0"), "{text}");
+    }
+
+    #[test]
+    fn a_rate_that_no_look_before_tells_is_not_zero() {
+        let text = frame(&snapshot(9.0, 105), None, 10);
+        let clients = text.split("those of HTTP among them\n").last().unwrap_or_default();
+        let rows: Vec<Vec<&str>> =
+            clients.lines().skip(1).map(|row| row.split_whitespace().collect()).collect();
+        assert_eq!(rows.len(), 2, "{text}");
+        assert!(rows[0][0] == "2" && rows.iter().all(|row| row.contains(&"-")), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_window_before_there_is_one() {
+        let text = frame(&Snapshot { window: Json::Null, ..snapshot(9.0, 105) }, None, 10);
+        assert!(text.contains("no window is over yet") && !text.contains("requests/s"), "{text}");
     }
 
     #[test]
@@ -317,13 +350,13 @@ mod tests {
 
     #[test]
     fn servers_are_shown_with_their_rates() {
-        let with = |start_s: f64, requests: u64| Snapshot {
+        let with = |at_s: f64, requests: u64| Snapshot {
             clients: None,
             figures: Some(Figures::read(&format!(
                 "posthaste_server_live{{server=\"m:1\"}} 1\nposthaste_server_requests_total{{server=\"m:1\"}} {requests}\n\
                  posthaste_servers 1\nposthaste_servers_live 1\n"
             ))),
-            ..snapshot(start_s, 0)
+            ..snapshot(at_s, 0)
         };
         let text = frame(&with(4.0, 30), Some(&with(2.0, 10)), 10);
         assert!(text.contains("posthaste cache") && text.contains("1 of 1 servers"), "{text}");
@@ -332,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_away_is_shown_before_the_busiest() {
-        let with = |start_s: f64, since: u64| {
+        let with = |at_s: f64, since: u64| {
             let of = |server: &str, live: u64, requests: u64| {
                 format!(
                     "posthaste_server_live{{server=\"{server}\"}} {live}\n\
@@ -342,7 +375,7 @@ mod tests {
             let servers =
                 [("idle:1", 1, 1000), ("busy:1", 1, 10 * since), ("slow:1", 1, since), ("gone:1", 0, 7)];
             let figures: String = servers.iter().map(|(name, live, sent)| of(name, *live, *sent)).collect();
-            Snapshot { clients: None, figures: Some(Figures::read(&figures)), ..snapshot(start_s, 0) }
+            Snapshot { clients: None, figures: Some(Figures::read(&figures)), ..snapshot(at_s, 0) }
         };
         let text = frame(&with(4.0, 30), Some(&with(2.0, 10)), 2);
         let (_, table) = text.split_once("\n2 of 4 servers\n").expect("a title");

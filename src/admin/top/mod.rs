@@ -1,11 +1,13 @@
 //! `posthaste admin top`: shows again and again what a tier is doing now. On a terminal it repaints a page;
-//! elsewhere it writes one line for each window, fit to be kept or cut into columns.
+//! elsewhere it writes one line for each look that finds a window it has not written yet, fit to be kept or cut into
+//! columns.
 
 mod frame;
 
 use std::error::Error;
 use std::io::{ErrorKind, IsTerminal as _, Write as _, stdout};
 use std::thread::sleep;
+use std::time::Instant;
 
 use posthaste_load::stderr::complain;
 use rustix::termios::tcgetwinsize;
@@ -25,11 +27,13 @@ const CLEAR_ALL: &str = "\x1b[2J";
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
     let web = Web::new(&flags.reach)?;
     let live = stdout().is_terminal();
+    let start = Instant::now();
     let mut before = None;
+    let mut written = Json::Null;
     let mut is_away = false;
     let mut looks = 0;
     loop {
-        let now = match look(&web, flags.rows, live) {
+        let now = match look(&web, flags.rows, live, start) {
             // A tier that has answered before may be starting again.
             Err(error) if looks > 0 => {
                 if !live && !is_away {
@@ -41,8 +45,10 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
         };
         let text = match &now {
             Ok(now) if live => page(&frame(now, before.as_ref(), flags.rows), looks == 0),
-            Ok(now) if looks == 0 => format!("{HEADING}\n{}\n", line(now)),
-            Ok(now) => format!("{}\n", line(now)),
+            Ok(now) => {
+                let heading = if looks == 0 { format!("{HEADING}\n") } else { String::new() };
+                heading + &new_line(now, &mut written)
+            }
             Err(error) if live => page(&format!("asking again: {error}"), false),
             Err(_) => String::new(),
         };
@@ -60,8 +66,18 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Asks the tier for what is to be shown.
-fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
+/// Returns the line of the last window, unless none is over yet or it begins when the one last `written` did.
+fn new_line(now: &Snapshot, written: &mut Json) -> String {
+    let begin = now.window["start_s"].clone();
+    if begin == *written {
+        return String::new();
+    }
+    *written = begin;
+    format!("{}\n", line(now))
+}
+
+/// Asks the tier for what is to be shown. `start` is when this program began.
+fn look(web: &Web, rows: usize, all: bool, start: Instant) -> Result<Snapshot, Box<dyn Error>> {
     let windows = web.json("/v1/windows?last=1")?.ok_or("there is no tier of posthaste at this address")?;
     let mut now = Snapshot {
         address: web.address().to_owned(),
@@ -72,6 +88,7 @@ fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
         return Ok(now);
     }
     let status = web.json("/v1/status")?.unwrap_or_default();
+    now.at_s = start.elapsed().as_secs_f64();
     if status["tier"] == "cache" {
         now.figures = Some(web.figures()?);
         return Ok(now);
@@ -79,6 +96,7 @@ fn look(web: &Web, rows: usize, all: bool) -> Result<Snapshot, Box<dyn Error>> {
     let queues = web.json(&format!("/v1/queues?sort=messages&descending=true&limit={}", rows.max(1)));
     // A store in trouble may have no queues to show; the trouble itself is shown above.
     now.queues = if status["ready"] == false { queues.unwrap_or_default() } else { queues? };
+    now.at_s = start.elapsed().as_secs_f64();
     now.clients = web.json("/v1/clients")?;
     now.status = Some(status);
     Ok(now)

@@ -3,44 +3,25 @@
 
 mod fields;
 mod hash;
+mod named;
 mod others;
 mod pools;
 mod shadow;
+mod strict;
 
 use std::collections::HashMap;
 
 use posthaste_server::cache::layout::DEFAULT_POOL;
+use posthaste_server::cache::pool::LONGEST_EXPIRY_S;
 use posthaste_server::cache::verbs::Verbs;
 use serde_json::{Map, Value as Json};
 
-use super::{Import, Pool, Route, Server, Timeouts, quoted};
-
-/// Removes the comments that mcrouter allows in its JSON.
-pub(super) fn without_comments(text: &str) -> String {
-    let (mut bare, mut rest) = (String::with_capacity(text.len()), text);
-    let mut in_string = false;
-    while let Some(letter) = rest.chars().next() {
-        let taken = match letter {
-            '\\' if in_string => rest.chars().take(2).map(char::len_utf8).sum(),
-            '/' if !in_string && rest.starts_with("//") => {
-                rest = rest.find('\n').map_or("", |end| &rest[end..]);
-                continue;
-            }
-            '/' if !in_string && rest.starts_with("/*") => {
-                rest = rest[2..].find("*/").map_or("", |end| &rest[2 + end + 2..]);
-                continue;
-            }
-            letter => letter.len_utf8(),
-        };
-        in_string ^= letter == '"';
-        bare.push_str(&rest[..taken]);
-        rest = &rest[taken..];
-    }
-    bare
-}
+use super::{Import, Pool, Route, Server, TIMEOUT_MS_MIN, Timeouts, quoted};
+pub(super) use strict::strict_json;
 
 pub(super) fn read(text: &str) -> Result<Import, String> {
-    let file: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let mut file: Json = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    named::put_in_place(&mut file);
     let mut reader =
         Reader { pools: file["pools"].as_object().cloned().unwrap_or_default(), ..Reader::default() };
     let route = match (&file["route"], file["routes"].as_array().map(Vec::as_slice)) {
@@ -57,7 +38,7 @@ pub(super) fn read(text: &str) -> Result<Import, String> {
     reader.drop_unused();
     reader.agree_on_timeouts();
     for field in file.as_object().into_iter().flat_map(Map::keys) {
-        if !["pools", "route", "routes"].contains(&field.as_str()) {
+        if !["named_handles", "pools", "route", "routes"].contains(&field.as_str()) {
             reader.import.leave_out(format!("{field}: it has no counterpart"));
         }
     }
@@ -99,7 +80,13 @@ impl Reader {
             "PrefixSelectorRoute" => {
                 self.report_unknown_of_handle(route);
                 for (more, under) in route["policies"].as_object().into_iter().flatten() {
-                    self.routes(&format!("{prefix}{more}"), commands, under)?;
+                    let (longer, before) = (format!("{prefix}{more}"), self.import.routes.len());
+                    self.routes(&longer, commands, under)?;
+                    if self.import.routes.len() == before {
+                        self.import.leave_out(format!(
+                            "{longer} as a prefix: no route is written for its keys, which go where they would without it"
+                        ));
+                    }
                 }
                 if route["wildcard"].is_null() {
                     Ok(())
@@ -347,7 +334,14 @@ impl Reader {
                 if !rest.is_empty() {
                     self.import.leave_out("failover with a short expiry: all pools but the first");
                 }
-                let expiry = ("gutter-expiry", quoted(&format!("{}s", expiry.max(1))));
+                if expiry == 0 {
+                    self.import.leave_out("failover_exptime 0: gutter-expiry is at least 1 s");
+                }
+                if expiry > LONGEST_EXPIRY_S {
+                    self.import
+                        .leave_out(format!("failover_exptime {expiry}: servers count 30 days at most"));
+                }
+                let expiry = ("gutter-expiry", quoted(&format!("{}s", expiry.clamp(1, LONGEST_EXPIRY_S))));
                 self.derived(first, vec![expiry], ("gutter", vec![gutter.clone()]))
             }
             (None, others) => self.derived(first, Vec::new(), ("failover", others.to_vec())),
@@ -356,9 +350,15 @@ impl Reader {
     }
 
     /// Returns the timeouts of a pool's servers, if it has any; mcrouter's are in milliseconds.
-    fn timeouts(&self, name: &str, inline: &Json) -> Timeouts {
-        let pool = self.pools.get(name).unwrap_or(inline);
-        let ms = |field: &str| pool[field].as_u64().filter(|ms| *ms > 0);
+    fn timeouts(&mut self, name: &str, inline: &Json) -> Timeouts {
+        let pool = self.pools.get(name).unwrap_or(inline).clone();
+        let mut ms = |field: &str| {
+            let given = pool[field].as_u64().filter(|ms| *ms > 0)?;
+            if given < TIMEOUT_MS_MIN {
+                self.import.leave_out(format!("{field} {given} of pool {name}: it is {TIMEOUT_MS_MIN} ms"));
+            }
+            Some(given.max(TIMEOUT_MS_MIN))
+        };
         Timeouts { answer: ms("server_timeout"), connect: ms("connect_timeout") }
     }
 

@@ -12,6 +12,10 @@ impl Reader {
     /// Returns the handle that is taken in place of one without a counterpart, which is reported.
     pub(super) fn under(&mut self, route: &Json) -> Option<Json> {
         let (kind, short) = kind(route);
+        if route.as_str().is_some_and(|text| !text.contains('|') && !text.ends_with("Route")) {
+            self.import.leave_out(format!("{kind}: no handle has this name"));
+            return None;
+        }
         let short = short.map(Json::from);
         let fields = UNDER.iter().map(|field| &route[*field]);
         let handles: Vec<&Json> = short.iter().chain(fields).flat_map(list).collect();

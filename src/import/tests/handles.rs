@@ -115,3 +115,69 @@ fn a_pool_that_is_used_with_more_fields_only_is_written_once_under_its_name() {
     let (toml, _) = routed(&shadowed);
     assert!(toml.contains("shadow = \"a\"") && toml.contains("failover = [\"b\"]"), "{toml}");
 }
+
+#[test]
+fn json_is_taken_as_mcrouter_takes_it() {
+    let text = "\u{feff}{ // pools\n\"pools\": { \"a,]\": { \"servers\": [\"10.0.0.1:1\", /* the last */\n], }, },\n\
+                \"route\": \"PoolRoute|a,]\", }";
+    let (toml, left_out) = imported(text);
+    assert!(toml.contains("[cache.pools.\"a,]\"]") && left_out.is_empty(), "{toml} {left_out:?}");
+    let error = read("{\n\"pools\": [1,\n],\n\"route\": ?", None).unwrap_err();
+    assert!(error.starts_with("not JSON: ") && error.contains("line 4"), "{error}");
+}
+
+#[test]
+fn a_handle_is_taken_wherever_it_is_called_by_its_name() {
+    let file = |more: &str, route: &str| {
+        imported(&format!(
+            r#"{{ "pools": {{ "a": {{ "servers": ["10.0.0.1:1"] }}, "b": {{ "servers": ["10.0.1.1:1"] }} }},
+                 {more} "route": {route} }}"#
+        ))
+    };
+    let by_name =
+        r#"{ "type": "PrefixSelectorRoute", "policies": { "b:": "b" }, "wildcard": "PoolRoute|a" }"#;
+    let both = "prefix = \"b:\"\npool = \"b\"\n\n[[cache.routes]]\npool = \"a\"\n";
+    for more in [
+        r#""named_handles": [{ "type": "PoolRoute", "name": "b", "pool": "b" }],"#,
+        r#""named_handles": { "b": "PoolRoute|b" },"#,
+        r#""named_handles": [{ "type": "PoolRoute", "name": "c", "pool": "b" }, { "type": "NullRoute", "name": "d" }, { "name": "b", "type": "FailoverRoute", "children": ["c"] }],"#,
+    ] {
+        let (toml, left_out) = file(more, by_name);
+        assert!(toml.contains(both) && left_out.is_empty(), "{more}: {toml} {left_out:?}");
+    }
+    let (toml, left_out) = file(
+        "",
+        r#"{ "type": "PrefixSelectorRoute", "policies": {
+             "b:": { "type": "PoolRoute", "name": "x", "pool": "b" }, "c:": "x", "d:": "FailoverRoute|x" },
+             "wildcard": "PoolRoute|a" }"#,
+    );
+    for prefix in ["b:", "c:", "d:"] {
+        assert!(toml.contains(&format!("prefix = \"{prefix}\"\npool = \"b\"\n")), "{toml}");
+    }
+    assert!(left_out.is_empty(), "{left_out:?}");
+}
+
+#[test]
+fn a_name_that_no_handle_has_is_said_and_so_is_where_its_keys_go() {
+    let (toml, left_out) = routed(
+        r#"{ "type": "PrefixSelectorRoute", "policies": { "x:": "nobody", "y:": "NullRoute" }, "wildcard": "PoolRoute|a" }"#,
+    );
+    assert!(toml.contains("pool = \"a\"") && !toml.contains("prefix ="), "{toml}");
+    let said = left_out.join("\n");
+    assert!(said.contains("nobody: no handle has this name"), "{said}");
+    for prefix in ["x:", "y:"] {
+        assert!(said.contains(&format!("{prefix} as a prefix: no route is written")), "{said}");
+    }
+    // A handle that is a part of itself ends.
+    let text = r#"{ "pools": {}, "named_handles": { "a": "b", "b": "a" }, "route": "a" }"#;
+    assert!(read(text, None).is_err());
+}
+
+#[test]
+fn a_time_that_is_too_short_for_a_gutter_is_said() {
+    let (toml, left_out) = routed(
+        r#"{ "type": "FailoverWithExptimeRoute", "normal": "PoolRoute|a", "failover": "PoolRoute|b", "failover_exptime": 0 }"#,
+    );
+    assert!(toml.contains("gutter-expiry = \"1s\""), "{toml}");
+    assert_eq!(left_out, ["failover_exptime 0: gutter-expiry is at least 1 s"]);
+}

@@ -55,7 +55,7 @@ fn twemproxys_pool_keeps_its_keys_where_they_are() {
 
 #[test]
 fn permissions_of_twemproxys_socket_are_said() {
-    let text = "a:\n  listen: /run/a.sock 0666\n  servers:\n   - 127.0.0.1:11211:1\n";
+    let text = "a:\n  listen: /run/a.sock 0666\n  timeout: 400\n  servers:\n   - 127.0.0.1:11211:1\n";
     let (toml, left_out) = imported(text);
     assert!(toml.contains("listen = \"unix:/run/a.sock\"\n"), "{toml}");
     assert!(left_out.len() == 1 && left_out[0].contains("permissions 0666"), "{left_out:?}");
@@ -66,7 +66,8 @@ fn times_and_numbers_that_are_others_here_are_said() {
     for (field, said) in [
         ("timeout: -1", "timeout -1: a server may take 1 s"),
         ("timeout: 4", "below 10 ms"),
-        ("client_connections: 0", "client_connections 0: there are at most"),
+        ("hash_tag: \"{}\"", "no timeout: a server may take 1 s"),
+        ("timeout: 400\n  client_connections: 0", "client_connections 0: there are at most"),
     ] {
         let (_, left_out) = imported(&format!("a:\n  {field}\n  servers:\n   - 127.0.0.1:11211:1\n"));
         assert!(left_out.len() == 1 && left_out[0].contains(said), "{field}: {left_out:?}");
@@ -92,7 +93,7 @@ fn what_would_move_keys_is_said() {
     let text = "a:\n  listen: 127.0.0.1:1\n  hash: hsieh\n  servers:\n   - 127.0.0.1:11211:1\n";
     let (_, left_out) = imported(text);
     assert!(left_out.iter().any(|what| what.contains("hsieh") && what.contains("keys move")), "{left_out:?}");
-    let modula = "a:\n  listen: 127.0.0.1:1\n  hash: crc32a\n  distribution: modula\n  servers:\n   \
+    let modula = "a:\n  listen: 127.0.0.1:1\n  timeout: 400\n  hash: crc32a\n  distribution: modula\n  servers:\n   \
                   - 10.0.0.3:11212:1\n   - 10.0.0.1:11211:1\n";
     let (toml, left_out) = imported(modula);
     assert!(left_out.is_empty() && toml.contains("modulo-crc32"), "{left_out:?}");
@@ -114,7 +115,9 @@ fn pools_of_twemproxy_that_listen_by_themselves_are_chosen() {
         assert!(toml.contains(http), "{toml}");
     }
     let one = |connections: u32| {
-        imported(&format!("a:\n  server_connections: {connections}\n  servers:\n   - 127.0.0.1:1:1\n"))
+        imported(&format!(
+            "a:\n  timeout: 400\n  server_connections: {connections}\n  servers:\n   - 127.0.0.1:1:1\n"
+        ))
     };
     let (toml, left_out) = one(1);
     assert!(!toml.contains("http = ") && left_out.is_empty(), "{left_out:?} in {toml}");
@@ -126,7 +129,9 @@ fn pools_of_twemproxy_that_listen_by_themselves_are_chosen() {
 #[test]
 fn twemproxys_servers_are_placed_by_the_names_that_it_gives_them() {
     let pool = |servers: &str, hash: &str, distribution: &str| {
-        let text = format!("a:\n  hash: {hash}\n  distribution: {distribution}\n  servers:\n{servers}");
+        let text = format!(
+            "a:\n  timeout: 400\n  hash: {hash}\n  distribution: {distribution}\n  servers:\n{servers}"
+        );
         let (toml, left_out) = imported(&text);
         assert!(left_out.is_empty(), "{left_out:?}");
         toml
@@ -449,6 +454,23 @@ fn of_pools_that_become_one_or_share_servers_the_longest_times_hold() {
         let are_said = said.iter().zip(&left_out).all(|(said, what)| what.starts_with(said));
         assert!(are_said && said.len() == left_out.len(), "{left_out:?}");
     }
+}
+
+#[test]
+fn mcrouters_times_that_are_others_here_are_said() {
+    let text = r#"{ "pools": {
+            "a": { "servers": ["10.0.0.1:1"], "server_timeout": 5, "connect_timeout": 1 },
+            "b": { "servers": ["10.0.0.2:1"] } },
+        "route": { "type": "FailoverWithExptimeRoute", "normal": "PoolRoute|a", "failover": "PoolRoute|b",
+            "failover_exptime": 9000000 } }"#;
+    let (toml, left_out) = imported(text);
+    for words in ["server-timeout = \"10ms\"", "connect-timeout = \"10ms\"", "gutter-expiry = \"2592000s\""] {
+        assert!(toml.contains(words), "{words} in {toml}");
+    }
+    for said in ["server_timeout 5 of pool a", "connect_timeout 1 of pool a", "failover_exptime 9000000"] {
+        assert!(left_out.iter().any(|what| what.starts_with(said)), "{said} in {left_out:?}");
+    }
+    assert!(read(text, Some("a")).unwrap_err().contains("--pool is for a file of twemproxy"));
 }
 
 #[test]

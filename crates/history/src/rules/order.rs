@@ -1,12 +1,12 @@
 //! Rule E: in order.
 
 use super::program_order::Lines;
-use crate::Time;
 use crate::message::Message;
 use crate::operation::{Call, Delivery, Select};
 use crate::shelf::{Look, Shelf};
 use crate::story::{Op, Story};
 use crate::verdict::{At, Rule, Verdict};
+use crate::{NEVER, Time};
 
 /// **E. Order.** Per queue and priority: if message *a* was acknowledged before the send of *b* began, no reader who
 /// may have both is given *b* by a read that began after *a* was acknowledged and ended before anybody can have touched
@@ -103,11 +103,15 @@ fn comes_first(message: &Message<'_>, before: &Message<'_>, op: &Op<'_>) -> bool
         || this.priority > that.priority && message.acked < op.begin
 }
 
-/// Returns whether one connection sent both messages to one queue, `message` first.
+/// Returns whether one connection sent both messages to one queue, `message` first. One whose send was given up may have
+/// taken effect later.
 fn is_sent_before(message: &Message<'_>, other: &Message<'_>) -> bool {
     let line = |message: &Message<'_>| (message.at.client, message.send.queue, message.attempts);
     let place = |message: &Message<'_>| (message.at.number, message.index);
-    message.attempts == 1 && line(message) == line(other) && place(message) < place(other)
+    message.acked < NEVER
+        && message.attempts == 1
+        && line(message) == line(other)
+        && place(message) < place(other)
 }
 
 fn blame(story: &Story<'_>, message: &Message<'_>, overtaken: &Message<'_>, read: At, verdict: &mut Verdict) {

@@ -27,6 +27,10 @@ const ENDED_S_MAX: f64 = 1.0;
 /// Share of the requests of an open loop that may wait at the end beyond those that are always in flight.
 const BACKLOG_SHARE_MAX: f64 = 0.01;
 
+/// Share of the time of all clients of a closed loop that requests may have waited at the end beyond the longest
+/// response time.
+const BEYOND_LONGEST_SHARE_MAX: f64 = 0.01;
+
 /// Number of answers below which a second opinion on the throughput is shown and held against nobody: chance and the
 /// edges of the window decide it.
 const COMPARED_MIN: u64 = 1000;
@@ -67,8 +71,12 @@ impl Evidence<'_> {
         let mut invalid_because = doubts_of_generator(results, &Response::of(&window.total.latency));
         let bottleneck = !invalid_because.is_empty();
         invalid_because.extend(early);
-        if let Some(timetable) = &course.timetable {
-            invalid_because.extend(doubts_of_pace(options, timetable, course.warmup_s, results, window));
+        // Of a run that ended in the warm-up nothing is asked.
+        if window.duration_s > NOTHING_S {
+            let timetable = course.timetable.as_ref();
+            let pace = timetable
+                .and_then(|timetable| doubts_of_pace(options, timetable, course.warmup_s, results, window));
+            invalid_because.extend(pace.or_else(|| doubts_of_waiting(options, results, window)));
         }
         invalid_because.extend(without_client(results));
         if is_whole && window.answered() >= COMPARED_MIN {
@@ -156,23 +164,47 @@ fn doubts_of_pace(
             (last_s - warmup_s).max(0.0)
         ));
     }
-    // A response time is counted when the answer arrives, so requests that wait at the end are in none.
     let (waiting, due) = (results.waiting.len(), timetable.due_between(warmup_s, end_s));
     let in_flight = window.in_flight_mean();
-    if waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due {
-        return Some(format!(
+    (waiting as f64 > in_flight + 1.0 + BACKLOG_SHARE_MAX * due).then(|| {
+        format!(
             "{waiting} of {due:.0} requests due were not answered at the end, {in_flight:.0} on average: the server did not \
              serve what was due, and response times do not hold how long these waited"
-        ));
+        )
+    })
+}
+
+/// Returns why response times do not hold how long requests waited, if so: a response time is counted when the answer
+/// arrives, so requests that wait at the end are in none.
+fn doubts_of_waiting(options: &RunOptions, results: &RunResults, window: &WindowFigures) -> Option<String> {
+    let (waiting, latency) = (&results.waiting, &window.total.latency);
+    // Where nothing was served there is nothing to compare with, and the run has failed.
+    if latency.is_empty() {
+        return None;
     }
-    let p999_us = Response::of(&window.total.latency).p999_us;
-    let overdue = results.waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
+    let p999_us = Response::of(latency).p999_us;
+    let overdue = waiting.count_between((p999_us * 1e3) as u64 + 1, LATENCY_MAX);
     // Of the answered requests one in a thousand took as long, too.
-    (overdue > 1 + window.total.counts.served() / 1000).then(|| {
-        format!(
+    if overdue > 1 + window.total.counts.served() / 1000 {
+        return Some(format!(
             "{overdue} requests that were not answered at the end had waited by then for longer than p99.9, {:.1} ms, which \
              would be higher with them",
             p999_us / 1e3
+        ));
+    }
+    // When the clients of a closed loop wait together they are too few for that beside many fast answers.
+    let clients_ns = f64::from(options.clients) * f64::from(options.pipeline) * window.duration_s * 1e9;
+    let beyond = waiting.iter_recorded().map(|one| {
+        one.value_iterated_to().saturating_sub(latency.max()) as f64 * one.count_at_value() as f64
+    });
+    let stood_still = !options.is_open() && beyond.sum::<f64>() > BEYOND_LONGEST_SHARE_MAX * clients_ns;
+    stood_still.then(|| {
+        format!(
+            "{} not answered at the end had waited by then for up to {:.1} ms, where no response time is longer than \
+             {:.1} ms: the server stood still, and response times do not show it",
+            counted(waiting.len(), "request"),
+            waiting.max() as f64 / 1e6,
+            latency.max() as f64 / 1e6
         )
     })
 }
@@ -243,7 +275,47 @@ fn counted(count: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::QueueBench;
+    use crate::dialogue::Outcome;
     use crate::queue::options::tests::parse;
+    use crate::tally::Figures;
+
+    /// What is said of a run of a second in which so many requests were served in a millisecond each, and these waited
+    /// at its end for so many milliseconds.
+    fn said_of(words: &str, served: u64, waiting: &[(u64, u64)]) -> Option<String> {
+        let (mut results, _) = RunResults::of::<QueueBench>(Vec::new());
+        for (requests, ms) in waiting {
+            results.waiting.record_n(ms * 1_000_000, *requests).expect("a time within the bounds");
+        }
+        let mut total = Figures::new(3);
+        total.record(Outcome::Ok, 1_000_000, served);
+        doubts_of_waiting(&parse(words).run, &results, &WindowFigures { total, duration_s: 1.0 })
+    }
+
+    #[test]
+    fn what_clients_of_a_closed_loop_waited_for_at_the_end_is_a_doubt_once_it_is_a_share_of_their_time() {
+        // A hundredth of the time of all clients beyond the longest response time, a millisecond.
+        for (words, few, many) in [
+            ("--clients 16", (16, 10), (16, 12)),
+            ("--clients 4 --pipeline 4", (8, 20), (8, 24)),
+            ("--clients 1", (1, 10), (1, 12)),
+        ] {
+            assert_eq!(said_of(words, 100_000, &[few]), None, "{words}");
+            let said = said_of(words, 100_000, &[many]).expect("a doubt");
+            assert!(said.contains("no response time is longer than 1.0 ms"), "{said}");
+        }
+        assert_eq!(said_of("--clients 16", 100_000, &[(16, 1)]), None, "that is how long answers take");
+        assert_eq!(said_of("--clients 16", 0, &[(16, 500)]), None, "there is nothing to compare with");
+    }
+
+    #[test]
+    fn more_that_wait_for_longer_than_a_percentile_than_it_leaves_out_are_a_doubt_in_every_loop() {
+        for words in ["--clients 64", "--clients 64 --rate 10000"] {
+            assert_eq!(said_of(words, 10_000, &[(11, 5)]), None, "{words}");
+            let said = said_of(words, 10_000, &[(12, 5)]).expect("a doubt");
+            assert!(said.starts_with("12 requests") && said.contains("longer than p99.9"), "{said}");
+        }
+    }
 
     #[test]
     fn a_broken_law_is_a_doubt_and_one_that_holds_is_none() {

@@ -67,7 +67,7 @@ enum Kind {
 
 /// What the clients of a thread share.
 #[derive(Debug)]
-pub struct Desk {
+pub struct CacheThreadState {
     pub(crate) recipe: Arc<Recipe>,
     /// Keys asked for within the measured window.
     pub(crate) lookups: Lookups,
@@ -139,13 +139,13 @@ impl CacheDialogue {
         recipe.set(key, write, &mut self.rng, out);
     }
 
-    fn get(&mut self, keys: u32, desk: &Desk, out: &mut Vec<u8>) {
+    fn get(&mut self, keys: u32, shared: &CacheThreadState, out: &mut Vec<u8>) {
         out.extend_from_slice(b"get");
         for _ in 0..keys {
             let key = self.to_get.choose(&mut self.rng);
             out.push(b' ');
-            desk.recipe.space.write(key, out);
-            if desk.inspector.is_some() {
+            shared.recipe.space.write(key, out);
+            if shared.inspector.is_some() {
                 self.keys.push_back(key);
             }
         }
@@ -153,14 +153,14 @@ impl CacheDialogue {
     }
 
     /// Shows a whole answer to the inspector: `hits` values, or a line.
-    fn take(&mut self, asked: Asked, hits: Option<usize>, answer: &[u8], desk: &mut Desk) {
-        if let Some(inspector) = &mut desk.inspector
+    fn take(&mut self, asked: Asked, hits: Option<usize>, answer: &[u8], shared: &mut CacheThreadState) {
+        if let Some(inspector) = &mut shared.inspector
             && asked.kind != Kind::Set
         {
             let keys = self.keys.make_contiguous();
             let (keys, _) = keys.split_at_mut(asked.keys as usize);
             if hits.is_some() {
-                inspector.inspect(&desk.recipe, self.client, keys, answer);
+                inspector.inspect(&shared.recipe, self.client, keys, answer);
             }
             self.keys.drain(..asked.keys as usize);
         }
@@ -171,18 +171,18 @@ impl Dialogue for CacheDialogue {
     const KINDS: &'static [&'static str] = &["set", "get", "multiget"];
     const NULLS: &'static str = "miss";
     type Asked = Asked;
-    type Shared = Desk;
+    type Shared = CacheThreadState;
 
-    fn ask(&mut self, desk: &mut Desk, out: &mut Vec<u8>) -> Option<Asked> {
-        let step = desk.recipe.cycle.at(self.place, &mut self.rng);
-        self.place = if self.place + 1 == desk.recipe.cycle.requests() { 0 } else { self.place + 1 };
+    fn ask(&mut self, shared: &mut CacheThreadState, out: &mut Vec<u8>) -> Option<Asked> {
+        let step = shared.recipe.cycle.at(self.place, &mut self.rng);
+        self.place = if self.place + 1 == shared.recipe.cycle.requests() { 0 } else { self.place + 1 };
         let (kind, keys) = match step {
             Step::Set => {
-                self.set(&desk.recipe, out);
+                self.set(&shared.recipe, out);
                 (Kind::Set, 0)
             }
             Step::Get(keys) => {
-                self.get(keys, desk, out);
+                self.get(keys, shared, out);
                 (if keys == 1 { Kind::Get } else { Kind::MultiGet }, keys)
             }
         };
@@ -193,7 +193,13 @@ impl Dialogue for CacheDialogue {
         asked.kind as usize
     }
 
-    fn answer<'a>(&mut self, asked: &Asked, bytes: &'a [u8], measured: bool, desk: &mut Desk) -> Answer<'a> {
+    fn answer<'a>(
+        &mut self,
+        asked: &Asked,
+        bytes: &'a [u8],
+        measured: bool,
+        shared: &mut CacheThreadState,
+    ) -> Answer<'a> {
         let (hits, line, len) = match answer::answer(bytes) {
             answer::Answer::Values { count, len } => (Some(count), &b"END"[..], len),
             answer::Answer::Line { line, len } => (None, line, len),
@@ -210,14 +216,14 @@ impl Dialogue for CacheDialogue {
         };
         if measured && outcome != Outcome::Error {
             let hits = hits.unwrap_or(0) as u64;
-            desk.lookups.hits += hits;
-            desk.lookups.misses += u64::from(asked.keys).saturating_sub(hits);
+            shared.lookups.hits += hits;
+            shared.lookups.misses += u64::from(asked.keys).saturating_sub(hits);
         }
-        self.take(*asked, hits, &bytes[..len], desk);
+        self.take(*asked, hits, &bytes[..len], shared);
         Answer::Whole { len, outcome, word: (outcome == Outcome::Error).then_some(line) }
     }
 
-    fn lost(&mut self, _: &Asked, _: &mut Desk) {}
+    fn lost(&mut self, _: &Asked, _: &mut CacheThreadState) {}
 
     fn finish(&mut self) {}
 
@@ -225,7 +231,7 @@ impl Dialogue for CacheDialogue {
         true
     }
 
-    fn turn_ended(_: &mut Desk) {}
+    fn turn_ended(_: &mut CacheThreadState) {}
 }
 
 #[cfg(test)]
@@ -233,7 +239,7 @@ mod tests {
     use super::*;
     use crate::seeds::tests::{DRAWS, assert_apart};
 
-    fn desk(ratio: &str, check: bool) -> Desk {
+    fn shared(ratio: &str, check: bool) -> CacheThreadState {
         let recipe = Recipe {
             space: KeySpace { prefix: "k".into(), first: 0, count: 1 },
             cycle: Cycle::new(ratio.parse().expect("a ratio"), Numbers::fixed(2)),
@@ -244,37 +250,37 @@ mod tests {
             run: 1,
         };
         let inspector = check.then(Inspector::default);
-        Desk { recipe: Arc::new(recipe), lookups: Lookups::default(), inspector }
+        CacheThreadState { recipe: Arc::new(recipe), lookups: Lookups::default(), inspector }
     }
 
-    fn ask(desk: &mut Desk) -> (CacheDialogue, Asked, Vec<u8>) {
-        let mut dialogue = CacheDialogue::new(&desk.recipe, 1, 1, 1);
+    fn ask(shared: &mut CacheThreadState) -> (CacheDialogue, Asked, Vec<u8>) {
+        let mut dialogue = CacheDialogue::new(&shared.recipe, 1, 1, 1);
         let mut out = Vec::new();
-        let asked = dialogue.ask(desk, &mut out).expect("always one");
+        let asked = dialogue.ask(shared, &mut out).expect("always one");
         (dialogue, asked, out)
     }
 
     #[test]
     fn a_set_carries_its_expiry_and_its_length() {
-        let mut desk = desk("1:0", false);
-        let (mut dialogue, asked, out) = ask(&mut desk);
+        let mut shared = shared("1:0", false);
+        let (mut dialogue, asked, out) = ask(&mut shared);
         assert!(out.starts_with(b"set k0 0 60 30\r\nph") && out.ends_with(b"\r\n"));
         assert_eq!(out.len(), 16 + 30 + 2);
-        let answer = dialogue.answer(&asked, b"STORED\r\nEND", true, &mut desk);
+        let answer = dialogue.answer(&asked, b"STORED\r\nEND", true, &mut shared);
         assert_eq!(answer, Answer::Whole { len: 8, outcome: Outcome::Ok, word: None });
     }
 
     #[test]
     fn a_client_alone_gets_in_sequence_what_it_has_set() {
-        let mut desk = desk("1:1", false);
-        let recipe = Arc::get_mut(&mut desk.recipe).expect("nobody else has it");
+        let mut shared = shared("1:1", false);
+        let recipe = Arc::get_mut(&mut shared.recipe).expect("nobody else has it");
         recipe.space.count = 4;
         recipe.cycle = Cycle::new("1:1".parse().expect("a ratio"), Numbers::fixed(1));
         recipe.distribution = KeyDistribution::Sequential;
-        let mut dialogue = CacheDialogue::new(&desk.recipe, 1, 1, 1);
+        let mut dialogue = CacheDialogue::new(&shared.recipe, 1, 1, 1);
         let mut next = || {
             let mut out = Vec::new();
-            dialogue.ask(&mut desk, &mut out).expect("always one");
+            dialogue.ask(&mut shared, &mut out).expect("always one");
             String::from_utf8_lossy(&out[..6]).trim_end().to_owned()
         };
         let keys: Vec<_> = (0..10).map(|_| next()).collect();
@@ -287,15 +293,15 @@ mod tests {
 
     #[test]
     fn neighboring_clients_and_seeds_draw_nothing_in_common() {
-        let mut desk = desk("0:1", false);
-        let recipe = Arc::get_mut(&mut desk.recipe).expect("nobody else has it");
+        let mut shared = shared("0:1", false);
+        let recipe = Arc::get_mut(&mut shared.recipe).expect("nobody else has it");
         recipe.space.count = 1_000_000;
         recipe.cycle = Cycle::new("0:1".parse().expect("a ratio"), Numbers::fixed(1));
         assert_apart(|seed, client| {
-            let mut dialogue = CacheDialogue::new(&desk.recipe, seed, client, 1);
+            let mut dialogue = CacheDialogue::new(&shared.recipe, seed, client, 1);
             let mut key = || {
                 let mut out = Vec::new();
-                dialogue.ask(&mut desk, &mut out).expect("always one");
+                dialogue.ask(&mut shared, &mut out).expect("always one");
                 let number = out.strip_prefix(b"get k").and_then(|rest| rest.strip_suffix(b"\r\n"));
                 str::from_utf8(number.expect("a get")).expect("digits").parse().expect("a number")
             };
@@ -305,39 +311,39 @@ mod tests {
 
     #[test]
     fn hits_and_misses_of_a_multi_get_are_counted_by_key() {
-        let mut desk = desk("0:1", false);
-        let (mut dialogue, asked, out) = ask(&mut desk);
+        let mut shared = shared("0:1", false);
+        let (mut dialogue, asked, out) = ask(&mut shared);
         assert_eq!(out, b"get k0 k0\r\n");
-        let answer = dialogue.answer(&asked, b"VALUE k0 0 1\r\nx\r\nEND\r\n", true, &mut desk);
+        let answer = dialogue.answer(&asked, b"VALUE k0 0 1\r\nx\r\nEND\r\n", true, &mut shared);
         assert_eq!(answer, Answer::Whole { len: 22, outcome: Outcome::Ok, word: None });
-        assert_eq!((desk.lookups.hits, desk.lookups.misses), (1, 1));
-        let answer = dialogue.answer(&asked, b"END\r\n", false, &mut desk);
+        assert_eq!((shared.lookups.hits, shared.lookups.misses), (1, 1));
+        let answer = dialogue.answer(&asked, b"END\r\n", false, &mut shared);
         assert_eq!(answer, Answer::Whole { len: 5, outcome: Outcome::Null, word: None });
-        assert_eq!((desk.lookups.hits, desk.lookups.misses), (1, 1), "not measured");
+        assert_eq!((shared.lookups.hits, shared.lookups.misses), (1, 1), "not measured");
     }
 
     #[test]
     fn refusals_and_answers_to_something_else_are_errors() {
-        let mut desk = desk("1:0", false);
-        let (mut dialogue, set, _) = ask(&mut desk);
+        let mut shared = shared("1:0", false);
+        let (mut dialogue, set, _) = ask(&mut shared);
         for line in [&b"SERVER_ERROR out of memory"[..], b"NOT_STORED", b"END"] {
             let bytes = [line, b"\r\n"].concat();
-            let answer = dialogue.answer(&set, &bytes, true, &mut desk);
+            let answer = dialogue.answer(&set, &bytes, true, &mut shared);
             assert_eq!(answer, Answer::Whole { len: bytes.len(), outcome: Outcome::Error, word: Some(line) });
         }
-        assert!(matches!(dialogue.answer(&set, b"STORED\n", true, &mut desk), Answer::Malformed(_)));
-        assert_eq!(dialogue.answer(&set, b"STO", true, &mut desk), Answer::NeedBytes(1));
+        assert!(matches!(dialogue.answer(&set, b"STORED\n", true, &mut shared), Answer::Malformed(_)));
+        assert_eq!(dialogue.answer(&set, b"STO", true, &mut shared), Answer::NeedBytes(1));
     }
 
     #[test]
     fn a_checked_client_keeps_the_keys_it_waits_for_and_no_more() {
-        let mut desk = desk("0:1", true);
-        let (mut dialogue, asked, mut out) = ask(&mut desk);
-        dialogue.ask(&mut desk, &mut out);
+        let mut shared = shared("0:1", true);
+        let (mut dialogue, asked, mut out) = ask(&mut shared);
+        dialogue.ask(&mut shared, &mut out);
         assert_eq!(dialogue.keys.len(), 4);
-        dialogue.answer(&asked, b"END\r\n", true, &mut desk);
-        dialogue.answer(&asked, b"SERVER_ERROR busy\r\n", true, &mut desk);
+        dialogue.answer(&asked, b"END\r\n", true, &mut shared);
+        dialogue.answer(&asked, b"SERVER_ERROR busy\r\n", true, &mut shared);
         assert!(dialogue.keys.is_empty());
-        assert_eq!(desk.inspector.expect("checked").findings().violations.count, 0);
+        assert_eq!(shared.inspector.expect("checked").findings().violations.count, 0);
     }
 }

@@ -23,7 +23,7 @@ use crate::probe::Probe;
 use crate::run_options::RunOptions;
 use crate::violations::Violations;
 use check::{CacheCheck, Findings, Inspector};
-use dialogue::{CacheDialogue, Desk, Lookups, Recipe};
+use dialogue::{CacheDialogue, CacheThreadState, Lookups, Recipe};
 pub use options::CacheBench;
 use probe::CacheProbe;
 use value::Pool;
@@ -125,9 +125,9 @@ impl Bench for CacheBench {
         Ok((stream, CacheDialogue::new(recipe, self.run.seed, number, self.run.pipeline)))
     }
 
-    fn shared(&self, recipe: &Arc<Recipe>) -> Desk {
+    fn shared(&self, recipe: &Arc<Recipe>) -> CacheThreadState {
         let inspector = self.check.then(Inspector::default);
-        Desk { recipe: Arc::clone(recipe), lookups: Lookups::default(), inspector }
+        CacheThreadState { recipe: Arc::clone(recipe), lookups: Lookups::default(), inspector }
     }
 
     fn probe(&self, server: &Address) -> Box<dyn Probe> {
@@ -137,9 +137,9 @@ impl Bench for CacheBench {
     fn settle(&self, _: Arc<Recipe>, finished: FinishedClients<Self>) -> Settled<Self> {
         let mut lookups = Lookups::default();
         let (mut values, mut violations) = (0, Violations::default());
-        for desk in finished.shared {
-            lookups.absorb(desk.lookups);
-            if let Some(inspector) = desk.inspector {
+        for shared in finished.shared {
+            lookups.absorb(shared.lookups);
+            if let Some(inspector) = shared.inspector {
                 let Findings { values: some, violations: more } = inspector.findings();
                 values += some;
                 violations.absorb(more);

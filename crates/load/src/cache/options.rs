@@ -30,8 +30,8 @@ const MULTIGET_MAX: u32 = 100_000;
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(after_help = "Examples:
   posthaste bench cache --clients 64 --duration 10s --preload
-  posthaste bench cache --connect 127.0.0.1:11211 --ratio 1:10 --value-bytes 64:80,1024:15,65536:5 --check
-  posthaste bench cache --ratio 0:1 --multiget 9 --preload --keys 1000000 --key-distribution zipf:0.99
+  posthaste bench cache --connect 127.0.0.1:11211 --value-bytes 64:80,1024:15,65536:5 --check
+  posthaste bench cache --ratio 0:1 --multiget 9 --preload --keys 100000 --key-distribution zipf:1
   posthaste bench cache --rate 50000 --arrivals poisson --clients 64 --duration 30s --json run.json
   posthaste bench cache --find-max-rate 'p99<1ms' --clients 64 --duration 10s --preload
   posthaste bench cache -s 127.0.0.1 -p 11211 -c 50 -t 4 -n 10000 --ratio 1:10 -d 1024")]

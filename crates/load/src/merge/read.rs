@@ -45,6 +45,50 @@ pub(super) struct WindowRow {
     pub(super) response_mean_us: f64,
 }
 
+/// How a server's wall clock stood to the record's own at one time, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Relation {
+    /// The server's less the record's.
+    pub(super) offset_us: f64,
+    /// Largest possible error of the offset.
+    pub(super) error_us: f64,
+}
+
+/// What a server answered when it was asked for the time.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    /// Time at which it was asked, in seconds of the record's clock.
+    at_s: f64,
+    relation: Relation,
+}
+
+impl Answer {
+    fn of(relation: &Value) -> Option<Self> {
+        let figure = |name: &str| relation[name].as_f64();
+        let (offset_us, error_us) = (figure("offset_us")?, figure("error_us")?);
+        Some(Self { at_s: figure("at_s")?, relation: Relation { offset_us, error_us } })
+    }
+}
+
+impl Relation {
+    /// Returns the relation in the middle of what was measured, by the first and the last answer of a server: two clocks
+    /// drift apart evenly, as far as anybody knows. The error holds for all that was measured.
+    fn of(mut answers: Vec<Answer>, (start_s, end_s): (f64, f64)) -> Option<Self> {
+        answers.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
+        let (first, last) = (answers.first()?, answers.last()?);
+        if first.at_s == last.at_s {
+            return Some(first.relation);
+        }
+        let drift = (last.relation.offset_us - first.relation.offset_us) / (last.at_s - first.at_s);
+        let since_s = (start_s + end_s) / 2.0 - first.at_s;
+        let error_us = first.relation.error_us.max(last.relation.error_us);
+        Some(Self {
+            offset_us: first.relation.offset_us + drift * since_s,
+            error_us: error_us + drift.abs() * (end_s - start_s) / 2.0,
+        })
+    }
+}
+
 impl ReadRecord {
     /// Reads the record in `dir`.
     ///
@@ -64,6 +108,13 @@ impl ReadRecord {
             let path = dir.join("run.json");
             return Err(unreadable(&path, "it is not of a bench that ran to its end"));
         }
+        if !record.run["end_s"].is_number() {
+            let path = dir.join("run.json");
+            return Err(unreadable(&path, "recording stopped before the run ended, as on a full disk"));
+        }
+        if record.requests_of(|kind| kind == "all") != record.requests_of(|kind| kind != "all") {
+            return Err(unreadable(&dir.join("windows.csv"), "rows are missing"));
+        }
         if [record.violations(), record.connections_lost(), record.unanswered()].contains(&None) {
             return Err(unreadable(&dir.join("summary.json"), "it counts failures in no numbers"));
         }
@@ -81,7 +132,7 @@ impl ReadRecord {
     /// hold.
     ///
     /// # Errors
-    /// The file cannot be read or is none of ours, or `take` found one that is not.
+    /// The file cannot be read, is none of ours or was cut, or `take` found a histogram that is none of ours.
     pub(super) fn for_each_response(
         &self,
         mut take: impl FnMut(&str, f64, &Histogram<u64>) -> Result<(), LoadError>,
@@ -89,6 +140,7 @@ impl ReadRecord {
         let path = &self.log;
         let log = fs::read(path).map_err(|error| unreadable(path, error))?;
         let mut deserializer = Deserializer::new();
+        let mut found = 0;
         for entry in IntervalLogIterator::new(&log) {
             let entry = entry.map_err(|error| match error {
                 LogIteratorError::ParseError { offset } => {
@@ -103,9 +155,23 @@ impl ReadRecord {
                 histogram::read(&mut deserializer, interval.encoded_histogram()).map_err(|why| {
                     unreadable(path, format_args!("{kind}/response from {start_s:.3} s on: {why}"))
                 })?;
+            found += histogram.len();
             take(kind, start_s, &histogram)?;
         }
+        let requests = self.requests_of(|kind| kind != "all");
+        if found != requests {
+            return Err(unreadable(
+                path,
+                format_args!("it holds {found} response times, and windows.csv counts {requests} requests"),
+            ));
+        }
         Ok(())
+    }
+
+    /// Returns how many requests the windows count, of the kinds that are wanted.
+    fn requests_of(&self, is_wanted: impl Fn(&str) -> bool) -> u64 {
+        let rows = self.windows.iter().filter(|row| is_wanted(&row.kind));
+        rows.map(|row| row.ok + row.null + row.errors).sum()
     }
 
     /// Returns begin and end of what the record measured, in seconds of its clock.
@@ -124,21 +190,20 @@ impl ReadRecord {
         self.run["machine"]["boot_id"].as_str()
     }
 
-    /// Returns the offset of each server's wall clock to this one's and its error, in microseconds; the surest of each
-    /// server.
-    pub(super) fn relations(&self) -> BTreeMap<&str, (f64, f64)> {
-        let mut surest = BTreeMap::new();
+    /// Returns how each server's wall clock stood to this record's in the middle of what was measured.
+    pub(super) fn relations(&self) -> BTreeMap<&str, Relation> {
+        let mut answers: BTreeMap<&str, Vec<Answer>> = BTreeMap::new();
         for relation in self.run["clock_relations"].as_array().into_iter().flatten() {
-            let figure = |name: &str| relation[name].as_f64();
-            let Some(server) = relation["server"].as_str() else { continue };
-            let found = figure("offset_us").zip(figure("error_us"));
-            let Some(found) = found.filter(|(offset, _)| offset.abs() <= OFFSET_MAX_US) else { continue };
-            let best = surest.entry(server).or_insert(found);
-            if found.1 < best.1 {
-                *best = found;
+            if let (Some(server), Some(answer)) = (relation["server"].as_str(), Answer::of(relation)) {
+                answers.entry(server).or_default().push(answer);
             }
         }
-        surest
+        let measured = self.measured().unwrap_or_default();
+        let relations = answers.into_iter().filter_map(|(server, answers)| {
+            let relation = Relation::of(answers, measured)?;
+            (relation.offset_us.abs() <= OFFSET_MAX_US).then_some((server, relation))
+        });
+        relations.collect()
     }
 
     /// Returns the value of an option.
@@ -148,8 +213,12 @@ impl ReadRecord {
 
     /// Returns why the figures do not speak of the server.
     pub(super) fn doubts(&self) -> Vec<String> {
-        let doubts = self.summary["invalid_because"].as_array();
-        doubts.into_iter().flatten().filter_map(|doubt| doubt.as_str().map(str::to_owned)).collect()
+        sentences(&self.summary["invalid_because"])
+    }
+
+    /// Returns what the servers could not be asked by `--check`.
+    pub(super) fn unasked(&self) -> Vec<String> {
+        sentences(&self.summary["check"]["unasked"])
     }
 
     /// Returns the number of promises that `--check` found broken.
@@ -270,6 +339,11 @@ fn number(text: &str) -> Option<f64> {
 
 fn count(text: &str) -> Option<u64> {
     text.parse().ok().filter(|count| *count <= COUNT_MAX)
+}
+
+fn sentences(list: &Value) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(|sentence| sentence.as_str().map(str::to_owned)).collect()
 }
 
 /// Returns a count of a summary; 0 if nothing was looked for, as without `--check`.

@@ -51,6 +51,8 @@ pub struct Merged {
     pub unanswered: u64,
     /// Number of generators of which no request was served.
     pub unserved: u64,
+    /// Number of generators whose `--check` could not be completed.
+    pub unchecked: u64,
     /// Of caches: the keys that were asked for.
     #[serde(flatten)]
     pub keys: Option<MergedKeys>,
@@ -162,6 +164,10 @@ impl Merged {
                     record.name
                 ));
             }
+            let unasked = record.unasked();
+            if !unasked.is_empty() {
+                doubts.push(format!("{}: the check is not complete: {}", record.name, unasked.join("; ")));
+            }
             doubts.extend(record.doubts().into_iter().map(|doubt| format!("{}: {doubt}", record.name)));
             parts.push(part);
         }
@@ -191,6 +197,7 @@ impl Merged {
             connections_lost: sum(ReadRecord::connections_lost),
             unanswered: sum(ReadRecord::unanswered),
             unserved: records.iter().filter(|record| record.served() == Some(0)).count() as u64,
+            unchecked: records.iter().filter(|record| !record.unasked().is_empty()).count() as u64,
             keys: keys(records),
             parts,
             valid: doubts.is_empty(),
@@ -206,7 +213,8 @@ impl Merged {
     /// # Errors
     /// A part failed; the text says how.
     pub fn verdict(&self) -> Result<(), LoadError> {
-        let failures = [self.violations, self.connections_lost, self.unanswered, self.unserved];
+        let failures =
+            [self.violations, self.connections_lost, self.unanswered, self.unserved, self.unchecked];
         if failures.iter().any(|failures| *failures > 0) || self.counts.served() == 0 {
             return Err(LoadError::Failed(self.invalid_because.join("; ")));
         }

@@ -1,8 +1,10 @@
 //! One time for several records: where the clock of each begins on a clock that all share.
 //!
 //! On one machine that is the monotonic clock, and nothing is in doubt. Otherwise it is the wall clock of a server that
-//! all of them loaded and asked for the time. Its error is the sum of the two largest errors of their answers, since
-//! two records may be off in opposite directions. Without either, their own wall clocks must do, with an unknown error.
+//! all of them loaded, and asked for the time before and after. Of each record the relation in the middle of what it
+//! measured counts, and how far the clocks had drifted apart at both ends is part of its error. The error of all is the
+//! sum of the two largest, since two records may be off in opposite directions. Without either clock, their own wall
+//! clocks must do, with an unknown error.
 
 use std::net::IpAddr;
 
@@ -79,10 +81,11 @@ fn common_clock(records: &[ReadRecord]) -> (String, Option<f64>, Vec<i128>) {
     let Some(server) = shared else {
         return ("their own wall clocks".to_owned(), None, unix);
     };
-    let mut errors_us: Vec<f64> = relations.iter().map(|known| known[server].1).collect();
+    let mut errors_us: Vec<f64> = relations.iter().map(|known| known[server].error_us).collect();
     errors_us.sort_by(f64::total_cmp);
     let error_us: f64 = errors_us.iter().rev().take(2).sum();
-    let on_server = unix.iter().zip(&relations).map(|(start, known)| start + (known[server].0 * 1e3) as i128);
+    let on_server =
+        unix.iter().zip(&relations).map(|(start, known)| start + (known[server].offset_us * 1e3) as i128);
     (format!("the clock of {server}"), Some(error_us), on_server.collect())
 }
 

@@ -20,7 +20,7 @@ use crate::tally::Counts;
 
 /// What the clients of a thread share.
 #[derive(Debug)]
-pub struct Desk {
+pub struct QueueThreadState {
     /// A body of the largest size; each message has its beginning.
     body: Vec<u8>,
     sizes: Numbers,
@@ -47,8 +47,8 @@ impl Audit {
     }
 }
 
-impl Desk {
-    /// Creates a desk for messages of these sizes.
+impl QueueThreadState {
+    /// Creates the state for messages of these sizes.
     #[must_use]
     pub(crate) fn new(sizes: Numbers, run: u32, audit: Option<Audit>) -> Self {
         Self {
@@ -133,15 +133,15 @@ impl QueueDialogue {
     }
 
     /// Numbers a message and, in a checked run, writes its stamp into its body, the first `len` bytes.
-    fn stamp(&mut self, request: Request, len: usize, desk: &mut Desk) -> u64 {
+    fn stamp(&mut self, request: Request, len: usize, shared: &mut QueueThreadState) -> u64 {
         let sequence = self.next_sequence;
-        let mut stamp = Stamp { run: desk.run, sender: self.account, ..Stamp::default() };
+        let mut stamp = Stamp { run: shared.run, sender: self.account, ..Stamp::default() };
         if let Request::Send { queue, to } = request {
             stamp = Stamp { sequence, queue, recipient: to.unwrap_or(0), ..stamp };
             self.next_sequence += 1;
         }
-        if desk.audit.is_some() && request.has_body() {
-            stamp.write(&mut desk.body[..len]);
+        if shared.audit.is_some() && request.has_body() {
+            stamp.write(&mut shared.body[..len]);
         }
         sequence
     }
@@ -153,14 +153,14 @@ impl QueueDialogue {
         item: &Item<'_>,
         bytes: &[u8],
         measured: bool,
-        desk: &mut Desk,
+        shared: &mut QueueThreadState,
     ) -> Outcome {
         let Asked { ask, sequence, journaled } = asked;
         let outcome = outcome(ask.request.kind(), item);
         if let (true, Some(step)) = (measured, ask.step.checked_sub(1)) {
-            desk.steps[usize::from(step)].add(outcome, 1);
+            shared.steps[usize::from(step)].add(outcome, 1);
         }
-        if let Some(audit) = &mut desk.audit {
+        if let Some(audit) = &mut shared.audit {
             let at = journaled.zip(self.witness.as_ref()).and_then(|(number, witness)| witness.place(number));
             let reader = self.account;
             audit.inspector.inspect(&Answered { reader, ask, at, sequence, outcome, item, bytes });
@@ -168,11 +168,7 @@ impl QueueDialogue {
         if let (Some(witness), Some(number)) = (&mut self.witness, journaled) {
             witness.told(number, ask.request, item, bytes);
         }
-        let number = match item {
-            Item::Scalar(value) => value.as_integer(),
-            Item::Compound(..) => None,
-        };
-        self.program.answered(&ask, outcome, number);
+        self.program.answered(&ask, outcome, item);
         outcome
     }
 }
@@ -186,13 +182,13 @@ impl Dialogue for QueueDialogue {
     const KINDS: &'static [&'static str] = &Kind::NAMES;
     const NULLS: &'static str = "null";
     type Asked = Asked;
-    type Shared = Desk;
+    type Shared = QueueThreadState;
 
-    fn ask(&mut self, desk: &mut Desk, out: &mut Vec<u8>) -> Option<Asked> {
+    fn ask(&mut self, shared: &mut QueueThreadState, out: &mut Vec<u8>) -> Option<Asked> {
         let ask = self.program.next_ask()?;
-        let len = if ask.request.has_body() { desk.sizes.draw(&mut self.rng) as usize } else { 0 };
-        let sequence = self.stamp(ask.request, len, desk);
-        let body = &desk.body[..len];
+        let len = if ask.request.has_body() { shared.sizes.draw(&mut self.rng) as usize } else { 0 };
+        let sequence = self.stamp(ask.request, len, shared);
+        let body = &shared.body[..len];
         let journaled = self.witness.as_mut().and_then(|witness| witness.asks(ask.request, body));
         ask.request.encode(body, out);
         Some(Asked { ask, sequence, journaled })
@@ -202,10 +198,16 @@ impl Dialogue for QueueDialogue {
         asked.ask.request.kind() as usize
     }
 
-    fn answer<'a>(&mut self, asked: &Asked, bytes: &'a [u8], measured: bool, desk: &mut Desk) -> Answer<'a> {
+    fn answer<'a>(
+        &mut self,
+        asked: &Asked,
+        bytes: &'a [u8],
+        measured: bool,
+        shared: &mut QueueThreadState,
+    ) -> Answer<'a> {
         match skip(bytes) {
             Skip::Done(item, len) => {
-                let outcome = self.take(*asked, &item, &bytes[..len], measured, desk);
+                let outcome = self.take(*asked, &item, &bytes[..len], measured, shared);
                 let word = (outcome == Outcome::Error).then(|| error_word(&item));
                 Answer::Whole { len, outcome, word }
             }
@@ -214,8 +216,8 @@ impl Dialogue for QueueDialogue {
         }
     }
 
-    fn lost(&mut self, asked: &Asked, desk: &mut Desk) {
-        if let Some(audit) = &mut desk.audit {
+    fn lost(&mut self, asked: &Asked, shared: &mut QueueThreadState) {
+        if let Some(audit) = &mut shared.audit {
             audit.inspector.unanswered(&asked.ask);
         }
     }
@@ -228,8 +230,8 @@ impl Dialogue for QueueDialogue {
         self.program.is_at_rest()
     }
 
-    fn turn_ended(desk: &mut Desk) {
-        if let Some(audit) = &mut desk.audit {
+    fn turn_ended(shared: &mut QueueThreadState) {
+        if let Some(audit) = &mut shared.audit {
             audit.hand_over();
         }
     }
@@ -263,7 +265,7 @@ mod tests {
 
     fn instruments() -> Instruments<QueueDialogue> {
         let tally = Tally::new(Window { start: 0, end: u64::MAX }, Kind::NAMES.len(), false);
-        Instruments { tally, shared: Desk::new(Numbers::fixed(200), 1, None), watch: None }
+        Instruments { tally, shared: QueueThreadState::new(Numbers::fixed(200), 1, None), watch: None }
     }
 
     fn twelve_step() -> Client<QueueDialogue> {

@@ -3,7 +3,8 @@
 //!
 //! Two kinds depend on what the client holds. A `delete` takes the oldest queue the client made; with none
 //! it becomes a `create`, and with too many a `create` becomes a `delete`, so that a mix neither fails nor
-//! fills the server whatever its shares.
+//! fills the server whatever its shares. A queue whose deletion failed is deleted again later, until the server says
+//! that it is gone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -184,8 +185,8 @@ impl Mix {
         }
     }
 
-    /// Takes the answer to a request; `number` is that of an integer answer.
-    pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>) {
+    /// Takes the answer to a request; `number` is that of an integer answer, `error` the first word of an error.
+    pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>, error: Option<&[u8]>) {
         match ask.request {
             Request::Send { .. } | Request::Read(Read { remove: true, .. }) => self.balance.answered(outcome),
             Request::Create => {
@@ -196,7 +197,8 @@ impl Mix {
             }
             Request::Delete { queue } => {
                 self.deleting.retain(|q| *q != queue);
-                if outcome == Outcome::Error {
+                // An earlier try may have deleted it, without an answer that said so.
+                if outcome == Outcome::Error && error != Some(b"NOQUEUE") {
                     self.own.push_back(queue);
                 }
             }
@@ -316,7 +318,7 @@ mod tests {
             under_way.push_back((ask, outcome));
             if under_way.len() == PIPELINE {
                 let (ask, outcome) = under_way.pop_front().expect("some are under way");
-                mix.answered(&ask, outcome, None);
+                mix.answered(&ask, outcome, None, None);
             }
             let all: i64 = queues.iter().sum();
             assert!((all - 10).abs() <= 2 * PIPELINE as i64, "{queues:?}");
@@ -328,12 +330,27 @@ mod tests {
         let mut mix = Mix::new(recipe("mix:delete=1"), 1, 1);
         let ask = mix.next_ask();
         assert_eq!(ask.request, Request::Create);
-        mix.answered(&ask, Outcome::Ok, Some(70));
+        mix.answered(&ask, Outcome::Ok, Some(70), None);
         assert_eq!(mix.leftovers(), [70]);
         let ask = mix.next_ask();
         assert_eq!(ask.request, Request::Delete { queue: 70 });
         assert_eq!(mix.leftovers(), [70], "until the answer it may still be there");
-        mix.answered(&ask, Outcome::Ok, Some(0));
+        mix.answered(&ask, Outcome::Ok, Some(0), None);
         assert!(mix.leftovers().is_empty());
+    }
+
+    #[test]
+    fn a_queue_whose_deletion_failed_is_tried_again_until_it_is_gone() {
+        let mut mix = Mix::new(recipe("mix:delete=1"), 1, 1);
+        let ask = mix.next_ask();
+        mix.answered(&ask, Outcome::Ok, Some(70), None);
+        // After STORE it may be gone or not.
+        for (error, left) in [(&b"BUSY"[..], &[70][..]), (b"STORE", &[70]), (b"NOQUEUE", &[])] {
+            let ask = mix.next_ask();
+            assert_eq!(ask.request, Request::Delete { queue: 70 });
+            mix.answered(&ask, Outcome::Error, None, Some(error));
+            assert_eq!(mix.leftovers(), left);
+        }
+        assert_eq!(mix.next_ask().request, Request::Create);
     }
 }

@@ -35,7 +35,7 @@ use check::CheckReport;
 use check::inspector::Inspector;
 use check::ledger::Ledger;
 use check::witness::Witness;
-use dialogue::{Audit, Desk, QueueDialogue};
+use dialogue::{Audit, QueueDialogue, QueueThreadState};
 use mix::{Mix, Recipe};
 pub use options::QueueBench;
 use probe::QueueProbe;
@@ -94,7 +94,8 @@ impl Bench for QueueBench {
             run,
             sent: vec![0; accounts(self) as usize],
             ledger: None,
-            room: None,
+            stores: self.connect.len(),
+            budget: None,
             preloaded: BTreeMap::new(),
             recipe: recipe(self),
         };
@@ -129,21 +130,21 @@ impl Bench for QueueBench {
             None => Program::twelve_step(account, self.run.pipeline as usize),
             Some(recipe) => Program::Mix(Mix::new(Arc::clone(recipe), self.run.seed, account)),
         };
-        let witness = prepared.room.as_ref().and_then(|room| Witness::new(room, account, account));
+        let witness = prepared.budget.as_ref().and_then(|budget| Witness::new(budget, account, account));
         let dialogue = QueueDialogue::new(account, program, prepared.sent[number as usize - 1])
             .seeded(self.run.seed)
             .witnessed(witness);
         Ok((session.into_stream(), dialogue))
     }
 
-    fn shared(&self, prepared: &Prepared) -> Desk {
+    fn shared(&self, prepared: &Prepared) -> QueueThreadState {
         let audit = prepared.ledger.as_ref().map(|ledger| {
             let allows_foreign = lock(ledger).allows_foreign();
             let inspector =
-                Inspector::new(prepared.run, self.connect.len(), shared_queues(self), allows_foreign);
+                Inspector::new(prepared.run, prepared.stores, shared_queues(self), allows_foreign);
             Audit { inspector, ledger: Arc::clone(ledger) }
         });
-        Desk::new(self.message_bytes.clone(), prepared.run, audit)
+        QueueThreadState::new(self.message_bytes.clone(), prepared.run, audit)
     }
 
     fn probe(&self, server: &Address) -> Box<dyn Probe> {
@@ -152,16 +153,16 @@ impl Bench for QueueBench {
 
     fn settle(&self, prepared: Prepared, finished: FinishedClients<Self>) -> Settled<Self> {
         let mut steps = [Counts::default(); STEPS as usize];
-        for desk in &finished.shared {
-            steps.iter_mut().zip(&desk.steps).for_each(|(all, one)| all.absorb(*one));
+        for shared in &finished.shared {
+            steps.iter_mut().zip(&shared.steps).for_each(|(all, one)| all.absorb(*one));
         }
         let steps = if self.workload.has_steps() { steps.to_vec() } else { Vec::new() };
         let mut servers = ServersAfterRun::new(self, finished.unanswered);
-        let mut leftovers = Leftovers::of(self, finished);
+        let mut leftovers = Leftovers::of(self, prepared.stores, finished);
         let mut check = settle::settle(self, prepared, &mut leftovers, &mut servers);
         settle::sweep(self, &mut leftovers, &mut servers);
         if let Some(check) = &mut check {
-            check.add(settle::survivors(self, &leftovers, &mut servers));
+            settle::add_survivors(self, &leftovers, &mut servers, check);
         }
         Settled { details: QueueDetails { steps }, check }
     }

@@ -21,7 +21,7 @@ use crate::run_options::RunOptions;
   posthaste bench queue --clients 64 --duration 10s
   posthaste bench queue --workload pairs --clients 16 --pipeline 16 --check
   posthaste bench queue --workload mix:send=0.3,read=0.7 --dataset full --json run.json
-  posthaste bench queue --connect 127.0.0.1:7411 --connect 127.0.0.1:7412 --clients 128
+  posthaste bench queue --connect 127.0.0.1:7411 --connect 127.0.0.1:7421 --clients 128
   posthaste bench queue --rate 20000 --arrivals poisson --clients 64 --duration 30s
   posthaste bench queue --find-max-rate 'p99<5ms' --clients 64 --duration 10s")]
 pub struct QueueBench {

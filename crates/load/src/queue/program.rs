@@ -1,6 +1,9 @@
 //! What one client does next: a workload unrolled for one client.
 
+use posthaste_wire::reply::Item;
+
 use crate::dialogue::Outcome;
+use crate::queue::check::refusal;
 use crate::queue::loops::Loops;
 use crate::queue::mix::Mix;
 use crate::queue::request::{Account, Queue, Request};
@@ -51,11 +54,15 @@ impl Program {
         }
     }
 
-    /// Takes the answer to the oldest request without one; `number` is that of an integer answer.
-    pub fn answered(&mut self, ask: &Ask, outcome: Outcome, number: Option<i64>) {
+    /// Takes the answer to the oldest request without one.
+    pub fn answered(&mut self, ask: &Ask, outcome: Outcome, answer: &Item<'_>) {
+        let number = match answer {
+            Item::Scalar(value) => value.as_integer(),
+            Item::Compound(..) => None,
+        };
         match self {
             Self::TwelveStep(loops) => loops.answered(outcome, number),
-            Self::Mix(mix) => mix.answered(ask, outcome, number),
+            Self::Mix(mix) => mix.answered(ask, outcome, number, refusal::word(answer)),
         }
     }
 

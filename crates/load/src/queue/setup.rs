@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::error::LoadError;
 use crate::halt::unless_interrupted;
 use crate::queue::check::ledger::{Event, Fate, Ledger};
-use crate::queue::check::witness::{PRELOAD, REQUESTS_MAX, Room, Witness};
+use crate::queue::check::witness::{JournalBudget, PRELOAD, REQUESTS_MAX, Witness};
 use crate::queue::dialogue::filler;
 use crate::queue::mix::Recipe;
 use crate::queue::options::{Dataset, QueueBench};
@@ -37,8 +37,10 @@ pub struct Prepared {
     pub(crate) sent: Vec<u64>,
     /// With `--check`: the ledger of all messages.
     pub(crate) ledger: Option<Arc<Mutex<Ledger>>>,
+    /// Number of stores that the servers have: one, or each its own.
+    pub(crate) stores: usize,
     /// With `--check`, where the servers have one store: room for all clients' journals.
-    pub(crate) room: Option<Arc<Room>>,
+    pub(crate) budget: Option<Arc<JournalBudget>>,
     /// Journals of what was sent before the run, by sender.
     pub(crate) preloaded: BTreeMap<Account, Witness>,
     /// What the clients draw from; None: twelve-step.
@@ -47,7 +49,7 @@ pub struct Prepared {
 
 /// One message sent before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Letter {
+struct PreloadedMessage {
     sender: Account,
     queue: Queue,
     to: Option<Account>,
@@ -75,7 +77,6 @@ pub(crate) fn accounts(bench: &QueueBench) -> Account {
 /// # Errors
 /// A server cannot be reached or refuses something.
 pub(crate) fn prepare(bench: &QueueBench, prepared: &mut Prepared) -> Result<u64, LoadError> {
-    let mut foreign = 0;
     for address in &bench.connect {
         let mut session = Session::connect(address, bench.secret_file.as_ref())?;
         session.log_in(bench.first_client)?;
@@ -86,18 +87,22 @@ pub(crate) fn prepare(bench: &QueueBench, prepared: &mut Prepared) -> Result<u64
             let new = if bench.secret_file.is_none() { DATASET_ACCOUNTS } else { 0 };
             session.accept_all((1..=new).map(|a| vec!["LOGIN".to_owned(), a.to_string()]))?;
         }
+    }
+    let has_preload = preload(bench).next().is_some();
+    if !(bench.check || has_preload) {
+        return Ok(0);
+    }
+    if have_one_store(bench, prepared.run)? {
+        prepared.stores = 1;
+        prepared.budget = bench.check.then(|| Arc::new(JournalBudget::new(REQUESTS_MAX)));
+    }
+    let mut foreign = 0;
+    for address in &bench.connect[..prepared.stores] {
+        let mut session = Session::connect(address, bench.secret_file.as_ref())?;
         if bench.check {
+            session.log_in(bench.first_client)?;
             foreign += session.call(&["QLIST"], |queues| messages(&queues))?;
         }
-    }
-    let has_letters = letters(bench).next().is_some();
-    let one_store = !(bench.check || has_letters) || have_one_store(bench, prepared.run)?;
-    if bench.check && one_store {
-        prepared.room = Some(Arc::new(Room::new(REQUESTS_MAX)));
-    }
-    let stores = if one_store { &bench.connect[..1] } else { &bench.connect[..] };
-    for address in stores.iter().filter(|_| has_letters) {
-        let mut session = Session::connect(address, bench.secret_file.as_ref())?;
         send_all(&mut session, bench, prepared)?;
     }
     Ok(foreign)
@@ -143,32 +148,32 @@ pub(crate) fn enter(prepared: &Prepared, ledger: &mut Ledger) {
 
 fn send_all(session: &mut Session, bench: &QueueBench, prepared: &mut Prepared) -> Result<(), LoadError> {
     let run = prepared.run;
-    let mut letters = letters(bench).peekable();
+    let mut messages = preload(bench).peekable();
     let mut body = filler(bench.message_bytes.max() as usize);
     let mut sizes = seeds::stream(bench.run.seed, Purpose::Preload, 0);
     let mut sender = None;
-    while letters.peek().is_some() {
+    while messages.peek().is_some() {
         unless_interrupted()?;
         let mut asked = Vec::with_capacity(2 * IN_FLIGHT);
         let mut journaled = Vec::new();
-        for letter in letters.by_ref().take(at_once(body.len())) {
-            if sender.replace(letter.sender) != Some(letter.sender) {
-                session.push_log_in(letter.sender);
+        for message in messages.by_ref().take(at_once(body.len())) {
+            if sender.replace(message.sender) != Some(message.sender) {
+                session.push_log_in(message.sender);
                 asked.push("LOGIN");
             }
             let len = bench.message_bytes.draw(&mut sizes) as usize;
             // Accounts are indices here: `--check` goes only with clients from account 1 on.
             if bench.check {
-                let sequence = &mut prepared.sent[letter.sender as usize - 1];
-                let recipient = letter.to.unwrap_or(0);
-                Stamp { run, sender: letter.sender, sequence: *sequence, recipient, queue: letter.queue }
+                let sequence = &mut prepared.sent[message.sender as usize - 1];
+                let recipient = message.to.unwrap_or(0);
+                Stamp { run, sender: message.sender, sequence: *sequence, recipient, queue: message.queue }
                     .write(&mut body[..len]);
                 *sequence += 1;
             }
-            let request = Request::Send { queue: letter.queue, to: letter.to };
-            let witness = witness(&prepared.room, &mut prepared.preloaded, letter.sender);
+            let request = Request::Send { queue: message.queue, to: message.to };
+            let witness = witness(&prepared.budget, &mut prepared.preloaded, message.sender);
             let number = witness.and_then(|witness| witness.asks(request, &body[..len]));
-            journaled.push(number.map(|number| (letter.sender, number)));
+            journaled.push(number.map(|number| (message.sender, number)));
             session.push_request(request, &body[..len]);
             asked.push("SEND");
         }
@@ -181,7 +186,7 @@ fn send_all(session: &mut Session, bench: &QueueBench, prepared: &mut Prepared) 
         for ((sender, number), id) in
             journaled.into_iter().zip(ids).filter_map(|(sent, id)| Some((sent?, id?)))
         {
-            let witness = witness(&prepared.room, &mut prepared.preloaded, sender);
+            let witness = witness(&prepared.budget, &mut prepared.preloaded, sender);
             let answer = Answer::Ids([id.cast_unsigned()].into());
             witness.into_iter().for_each(|witness| witness.end(number, Outcome::Ok(answer.clone())));
         }
@@ -196,37 +201,39 @@ fn at_once(body_bytes: usize) -> usize {
 
 /// Returns the journal of what `sender` sends before the run, if it is kept.
 fn witness<'a>(
-    room: &Option<Arc<Room>>,
+    budget: &Option<Arc<JournalBudget>>,
     preloaded: &'a mut BTreeMap<Account, Witness>,
     sender: Account,
 ) -> Option<&'a mut Witness> {
-    match (preloaded.entry(sender), room) {
+    match (preloaded.entry(sender), budget) {
         (Entry::Occupied(known), _) => Some(known.into_mut()),
-        (Entry::Vacant(new), Some(room)) => Some(new.insert(Witness::new(room, PRELOAD + sender, sender)?)),
+        (Entry::Vacant(new), Some(budget)) => {
+            Some(new.insert(Witness::new(budget, PRELOAD + sender, sender)?))
+        }
         (Entry::Vacant(_), None) => None,
     }
 }
 
 /// Returns the messages of the data set, then those of the preload.
-fn letters(bench: &QueueBench) -> impl Iterator<Item = Letter> + use<> {
+fn preload(bench: &QueueBench) -> impl Iterator<Item = PreloadedMessage> + use<> {
     let full = if bench.dataset == Some(Dataset::Full) { FULL_MESSAGES } else { 0 };
     let (first, clients, queues) =
         (bench.first_client, u64::from(bench.run.clients), Queue::from(bench.queues));
-    let preload = (0..bench.preload).map(move |i| Letter {
+    let own = (0..bench.preload).map(move |i| PreloadedMessage {
         // Blocks of one sender: it need not log in for every message.
         sender: first + (i / 256 % clients) as Account,
         queue: i % queues + 1,
         to: None,
     });
-    (0..full).map(full_letter).chain(preload)
+    (0..full).map(full_message).chain(own)
 }
 
 /// Returns message `i` of the full data set: every sender sends equally to every queue, in turn to anyone and to
 /// itself.
-fn full_letter(i: u64) -> Letter {
+fn full_message(i: u64) -> PreloadedMessage {
     let sender = (i / FULL_QUEUES % FULL_SENDERS) as Account + 1;
     let round = i / (FULL_QUEUES * FULL_SENDERS);
-    Letter { sender, queue: i % FULL_QUEUES + 1, to: (round % 2 == 1).then_some(sender) }
+    PreloadedMessage { sender, queue: i % FULL_QUEUES + 1, to: (round % 2 == 1).then_some(sender) }
 }
 
 #[cfg(test)]
@@ -239,7 +246,7 @@ mod tests {
     #[test]
     fn the_preload_is_sent_by_the_accounts_of_the_clients() {
         let bench = parse("--first-client 65 --clients 2 --preload 300");
-        let senders: Vec<_> = letters(&bench).map(|letter| letter.sender).collect();
+        let senders: Vec<_> = preload(&bench).map(|message| message.sender).collect();
         assert_eq!([senders[0], senders[255], senders[256], senders[299]], [65, 65, 66, 66]);
     }
 
@@ -250,16 +257,16 @@ mod tests {
 
     #[test]
     fn the_full_data_set_is_that_of_the_reports() {
-        let letters: Vec<_> = (0..FULL_MESSAGES).map(full_letter).collect();
-        let count = |of: &dyn Fn(&Letter) -> u64| {
+        let messages: Vec<_> = (0..FULL_MESSAGES).map(full_message).collect();
+        let count = |of: &dyn Fn(&PreloadedMessage) -> u64| {
             let mut counts: HashMap<u64, u64> = HashMap::new();
-            letters.iter().for_each(|letter| *counts.entry(of(letter)).or_default() += 1);
+            messages.iter().for_each(|message| *counts.entry(of(message)).or_default() += 1);
             counts
         };
         let (queues, senders) = (count(&|l| l.queue), count(&|l| l.sender.into()));
-        assert_eq!((letters.len(), queues.len(), senders.len()), (12_000, 10, 30));
+        assert_eq!((messages.len(), queues.len(), senders.len()), (12_000, 10, 30));
         assert!(queues.values().all(|n| *n == 1_200) && senders.values().all(|n| *n == 400));
-        assert_eq!(letters.iter().filter(|l| l.to == Some(l.sender)).count(), 6_000);
-        assert_eq!(letters.iter().filter(|l| l.to.is_none()).count(), 6_000);
+        assert_eq!(messages.iter().filter(|l| l.to == Some(l.sender)).count(), 6_000);
+        assert_eq!(messages.iter().filter(|l| l.to.is_none()).count(), 6_000);
     }
 }

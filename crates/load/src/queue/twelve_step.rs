@@ -1,4 +1,5 @@
-//! The twelve-step workload: the one place that states it.
+//! The twelve-step workload: the one place that states it, but for the peers that pgbench drives
+//! (`benches/side_by_side/sql/twelve_step.pgbench`).
 //!
 //! Every feature at least once, weight on sending and reading, some contention on queue `1`, no error
 //! expected, and the store neither fills nor drains: each loop removes as many messages as it sends.

@@ -21,9 +21,7 @@ impl<D: Dialogue> Worker<'_, D> {
         }
         let RunContext { think, seed, .. } = self.context;
         if think.is_none() {
-            // A window that begins with the first requests has already begun when they are sent.
-            let missed = now.saturating_sub(self.context.schedule.window.start);
-            self.measurement.edges_ns += (missed * (self.connections.len() * pipeline) as u64).cast_signed();
+            self.begin_late(now, self.connections.len() * pipeline);
             (0..self.connections.len()).for_each(|i| self.send(i, pipeline, now, now));
             return;
         }

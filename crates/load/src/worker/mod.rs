@@ -4,6 +4,7 @@
 mod due;
 mod measurement;
 mod moderation;
+mod phases;
 mod results;
 
 use std::cmp::Reverse;
@@ -28,6 +29,7 @@ use crate::progress::Live;
 use crate::timespan::nanos;
 pub(crate) use measurement::WindowMeasurement;
 use moderation::Moderation;
+use phases::Phase;
 pub(crate) use results::ThreadResults;
 
 /// Bytes read at once; shared by all clients of a thread.
@@ -85,15 +87,6 @@ pub(crate) struct Worker<'a, D: Dialogue> {
     measurement: WindowMeasurement,
     phase: Phase,
     next_live: u64,
-}
-
-/// The phase of the run that a worker is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    WarmUp,
-    Measure,
-    CoolDown,
-    Finish,
 }
 
 impl<'a, D: Dialogue> Worker<'a, D> {
@@ -182,16 +175,7 @@ impl<'a, D: Dialogue> Worker<'a, D> {
 
     /// Serves the clients whose sockets are ready, and sends the requests that are due by `woke`.
     fn turn(&mut self, woke: u64, events: &Events) {
-        let window = self.context.schedule.window;
-        if self.phase == Phase::Measure && woke >= window.end {
-            // Requests due by the end count as waiting then, even if their answer is read a moment later: it is in no
-            // figure.
-            self.wake(woke);
-            self.advance(woke);
-        } else if self.phase == Phase::WarmUp && woke >= window.start {
-            // Answers read from now on are measured, so it is noted first how long their requests have waited.
-            self.advance(woke);
-        }
+        self.cross_edges(woke);
         if let Some(moderation) = &mut self.moderation {
             moderation.begin();
         }
@@ -246,65 +230,6 @@ impl<'a, D: Dialogue> Worker<'a, D> {
         Ok(Duration::from_nanos(change.min(self.next_live).saturating_sub(now)).min(HALT_CHECK_INTERVAL))
     }
 
-    /// Ends the schedule now, if the run is to end before its time.
-    fn end_early_if_halted(&mut self, now: u64) {
-        let schedule = &mut self.context.schedule;
-        if self.context.halt.is_called() && schedule.stop > now {
-            schedule.window.start = schedule.window.start.min(now);
-            schedule.window.end = schedule.window.end.min(now);
-            (schedule.stop, schedule.give_up) = (now, now.saturating_add(nanos(FINISH_MAX)));
-            self.instruments.tally.end(now);
-        }
-    }
-
-    /// Moves to the phase that `now` lies in; returns whether every client is done.
-    fn advance(&mut self, now: u64) -> bool {
-        let schedule = self.context.schedule;
-        if self.phase == Phase::WarmUp && now >= schedule.window.start {
-            self.phase = Phase::Measure;
-            self.measurement.begin(now, waited(&self.connections, schedule.window.start));
-        }
-        if self.phase == Phase::Measure && now >= schedule.window.end {
-            self.phase = Phase::CoolDown;
-            let behind = self.connections.iter().map(|c| c.client.behind()).sum();
-            self.measurement.end(now, waited(&self.connections, schedule.window.end), behind);
-            self.count_unsent(schedule.window.end);
-        }
-        if self.phase == Phase::CoolDown && now >= schedule.stop {
-            self.phase = Phase::Finish;
-            self.stop(now);
-        }
-        if now >= self.next_live
-            && let (Some(live), Some(figures)) = (self.context.live, &mut self.instruments.tally.live)
-        {
-            live.take(figures);
-            self.next_live = now + Live::PERIOD_NANOS;
-        }
-        self.connections.iter().all(Connection::is_done)
-    }
-
-    /// Counts requests as waiting that were due by `end` and not even handed to a client, since a turn hands out only
-    /// so many.
-    fn count_unsent(&mut self, end: u64) {
-        let Some(arrivals) = &self.arrivals else { return };
-        self.measurement.add_unsent(arrivals.expected(0, end), end.saturating_sub(arrivals.next()));
-    }
-
-    /// Ends think times and arrivals: clients continue at once with what is half done.
-    fn stop(&mut self, now: u64) {
-        for connection in &mut self.connections {
-            connection.client.stop();
-        }
-        if self.arrivals.take().is_some() {
-            // A client that waits for an arrival has nothing in flight whose answer would make it continue.
-            (0..self.connections.len()).for_each(|i| self.send(i, usize::MAX, now, now));
-        }
-        for Reverse(end) in std::mem::take(&mut self.think_ends) {
-            self.think_ends.push(Reverse(ThinkEnd { at: now, ..end }));
-        }
-        self.wake(now);
-    }
-
     /// Reads a client's answers, and the end of the stream if it was reported, and sends what follows them.
     fn serve(&mut self, i: usize, is_read_closed: bool) {
         let mut now = 0;
@@ -342,11 +267,6 @@ impl<'a, D: Dialogue> Worker<'a, D> {
             watch.turn_ended();
         }
     }
-}
-
-/// Returns how long each request that is not answered has waited at `end`, in nanoseconds.
-fn waited<D: Dialogue>(connections: &[Connection<D>], end: u64) -> impl Iterator<Item = u64> {
-    connections.iter().flat_map(move |one| one.client.waiting(end))
 }
 
 #[cfg(test)]

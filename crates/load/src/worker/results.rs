@@ -49,10 +49,7 @@ impl<D: Dialogue> Worker<'_, D> {
             unanswered += connection.client.abandon(&mut self.instruments);
         }
         self.end_turn();
-        // All clients are done, or lost, before the window's end.
-        if self.phase <= Phase::Measure {
-            self.measurement.cut_short(self.context.clock.now(), self.phase == Phase::Measure);
-        }
+        self.cut_short();
         let mut reasons = self.connections.iter().filter_map(|c| c.broken.as_ref());
         let lost = reasons.next().cloned();
         let lost = lost.map(|first_reason| LostConnections { count: 1 + reasons.count(), first_reason });

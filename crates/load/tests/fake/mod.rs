@@ -78,6 +78,8 @@ pub(crate) enum Mutant {
     Denying,
     /// Every third QCREATE gives an id that was given before.
     Repeating,
+    /// One SEND stores a message that nobody sent, too.
+    Inventing,
     /// QREADABLE is the wrong way round.
     Backhanded,
     /// One QDELETE is acknowledged, and the queue stays.
@@ -92,6 +94,10 @@ pub(crate) enum Mutant {
     Slow,
     /// Nothing is wrong: it keeps accounts, and 1 is none of them.
     Reserved,
+    /// Nothing is wrong: once there was a SEND, every second LOGIN fails.
+    Stumbling,
+    /// Nothing is wrong: once there was a SEND, nobody can log in.
+    Locked,
     /// Nothing is wrong: it keeps accounts, and answers nothing before a log-in with a secret.
     Closed,
 }
@@ -125,6 +131,11 @@ struct Store {
 
 /// Starts a server; returns its address.
 pub(crate) fn serve(mutant: Mutant) -> String {
+    serve_counted(mutant).0
+}
+
+/// The same with how many requests it has answered so far.
+pub(crate) fn serve_counted(mutant: Mutant) -> (String, impl Fn() -> u64 + Send + 'static) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let store = Arc::new(Mutex::new(Store {
@@ -139,13 +150,14 @@ pub(crate) fn serve(mutant: Mutant) -> String {
         start: Instant::now(),
         calls: BTreeMap::new(),
     }));
+    let counted = Arc::clone(&store);
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (Ok(stream), store) = (stream, Arc::clone(&store)) else { return };
             thread::spawn(move || connection(stream, &store));
         }
     });
-    address
+    (address, move || counted.lock().expect("no panic").answered)
 }
 
 fn connection(mut stream: TcpStream, store: &Mutex<Store>) {
@@ -220,6 +232,10 @@ impl Store {
             [b"LOGIN", b"1"] if self.mutant == Mutant::Reserved => {
                 e.error(&Fault::new(Word::NoAccount, "unknown account or wrong secret"));
             }
+            [b"LOGIN", _] if self.stumbles() => e.error(&Fault::new(Word::Store, "later")),
+            [b"LOGIN", _] if self.mutant == Mutant::Locked && self.next_message > 1 => {
+                e.error(&Fault::new(Word::NoAccount, "unknown account or wrong secret"));
+            }
             [b"LOGIN", name] if self.mutant != Mutant::Closed => {
                 *account = text(name);
                 e.integer(1);
@@ -261,6 +277,12 @@ impl Store {
             [b"POP", rest @ ..] => self.read(true, rest, account, &mut e),
             _ => e.error(&Fault::new(Word::Err, "what?")),
         }
+    }
+
+    fn stumbles(&mut self) -> bool {
+        let logins = self.calls.entry("login").or_default();
+        *logins += u64::from(self.next_message > 1);
+        self.mutant == Mutant::Stumbling && *logins % 2 == 1
     }
 
     fn info(&self) -> String {
@@ -336,6 +358,12 @@ impl Store {
         self.next_message += 1;
         if self.strikes(Mutant::Altered, "alter") {
             message.body[body.len() / 2] ^= 1;
+        }
+        if self.strikes(Mutant::Inventing, "invent") {
+            let (queue, from, body) = (text(queue), account.to_owned(), b"made up".to_vec());
+            let invented = Message { queue, from, to: None, readable_by_all: false, body };
+            self.messages.insert(self.next_message, invented);
+            self.next_message += 1;
         }
         if self.strikes(Mutant::WrongSender, "forge") {
             message.from = "77".to_owned();

@@ -29,28 +29,42 @@ struct Client {
     keys: usize,
     /// Expected size of a value, by the largest of late; 0: there was no value yet.
     value_bytes: usize,
+    /// From when on the waiting time of the next request counts: until then it waited for the client's own reads.
+    waits_since: u64,
     /// A request under way must take effect before the next one begins.
     is_fenced: bool,
 }
 
-impl Client {
-    /// What a value of this client is expected to take, in bytes.
-    fn value_bytes(&self) -> usize {
-        if self.value_bytes == 0 { limits::VALUE_BYTES_UNKNOWN } else { self.value_bytes }
-    }
-}
-
 /// The lines of all clients of a thread, by slot.
-#[derive(Default)]
 pub struct Answers {
     clients: Vec<Client>,
+    /// What a client's value is expected to take before the first one came, in bytes.
+    first_value_bytes: usize,
     /// Bytes held for all clients, those of requests under way included.
     held: usize,
     touched: Slots,
     buffers: Buffers,
 }
 
+impl Default for Answers {
+    fn default() -> Self {
+        Self::for_values(0)
+    }
+}
+
 impl Answers {
+    /// Creates the lines of clients whose values have at most this many bytes.
+    #[must_use]
+    pub fn for_values(value_bytes_max: usize) -> Self {
+        Self {
+            clients: Vec::new(),
+            first_value_bytes: limits::first_value_bytes(value_bytes_max),
+            held: 0,
+            touched: Slots::default(),
+            buffers: Buffers::default(),
+        }
+    }
+
     /// Adds a client of this number in this slot.
     pub fn add_client(&mut self, slot: usize, number: u64) {
         if slot >= self.clients.len() {
@@ -80,9 +94,21 @@ impl Answers {
         !client.is_fenced
             && client.line.len() < limits::REQUESTS_UNDER_WAY_MAX
             && client.keys < limits::KEYS_UNDER_WAY_MAX
-            && (client.keys * client.value_bytes() < limits::VALUE_BYTES_UNDER_WAY || client.keys == 0)
+            && (client.keys * self.value_bytes(client) < limits::VALUE_BYTES_UNDER_WAY || client.keys == 0)
             && client.held < limits::OUTPUT_BYTES_PAUSE
             && client.asked < limits::ASKED_BYTES_PAUSE
+    }
+
+    /// Returns how many keys of a get may be asked for at once, by the expected size of the client's values.
+    #[must_use]
+    pub fn keys_per_step(&self, slot: usize) -> usize {
+        let value_bytes = self.value_bytes(&self.clients[slot]);
+        (limits::VALUE_BYTES_UNDER_WAY / value_bytes).clamp(1, limits::KEYS_PER_STEP)
+    }
+
+    /// What a client's value is expected to take, in bytes.
+    fn value_bytes(&self, client: &Client) -> usize {
+        if client.value_bytes == 0 { self.first_value_bytes } else { client.value_bytes }
     }
 
     /// Makes the client's next request wait for the last one to take effect.
@@ -95,6 +121,17 @@ impl Answers {
     pub fn unfence(&mut self, slot: usize) {
         self.clients[slot].is_fenced = false;
         self.touch(slot);
+    }
+
+    /// Notes that the client's next request waits for the client's own reads.
+    pub fn note_waits_for_own(&mut self, slot: usize, now: u64) {
+        self.clients[slot].waits_since = now;
+    }
+
+    /// Returns from when on the waiting time of the client's next request counts, if that is later than it was received.
+    #[must_use]
+    pub fn waits_since(&self, slot: usize) -> u64 {
+        self.clients[slot].waits_since
     }
 
     /// Returns whether nothing is under way or to be written for a client.
@@ -161,10 +198,11 @@ impl Answers {
         self.held += bytes;
     }
 
-    /// Notes the size of a value for a client: its next values are expected to be like the largest of late.
+    /// Notes the size of a value for a client, or 0 for a miss: what its next gets bring is expected to be like the largest
+    /// of late.
     pub fn note_value(&mut self, slot: usize, bytes: usize) {
-        let client = &mut self.clients[slot];
-        client.value_bytes = bytes.max(client.value_bytes() / 8 * 7);
+        let before = self.value_bytes(&self.clients[slot]);
+        self.clients[slot].value_bytes = bytes.max(before / 8 * 7).max(1);
     }
 
     /// The output of a client. A caller that adds to it must call [`Answers::hold`] too.

@@ -115,6 +115,14 @@ impl Claims {
         is_claimed.then_some(Claim { slot })
     }
 
+    /// Returns the same claim for another part of the request that holds it. It is released when all parts have
+    /// released theirs.
+    #[must_use]
+    pub fn share(&self, Claim { slot }: &Claim) -> Claim {
+        self.0[*slot].fetch_add(1, Ordering::AcqRel);
+        Claim { slot: *slot }
+    }
+
     /// Releases a claim, at this time. Returns whether a request waits for it: then all threads must be told to try
     /// again.
     #[must_use]
@@ -178,6 +186,18 @@ mod tests {
         let joined = claims.claim(7, 1, Shared, 0).unwrap();
         assert_eq!(claims.claim(7, 1, Exclusive, 0), None);
         assert!(claims.release(joined, 0));
+    }
+
+    #[test]
+    fn a_claim_that_was_shared_is_held_until_both_parts_are_released() {
+        let claims = Claims::default();
+        let first = claims.claim(7, 1, Exclusive, 0).unwrap();
+        let second = claims.share(&first);
+        assert_eq!(claims.claim(7, 2, Shared, 0), None);
+        assert!(!claims.release(first, 0));
+        assert_eq!(claims.claim_if_free(7, 2, 0), None);
+        assert!(claims.release(second, 0), "thread 2 wants it");
+        assert!(claims.claim(7, 2, Shared, 0).is_some());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! For each number of keys the mean time with the servers is kept for both ways, as a moving mean over some 16
 //! requests. The cheaper way is taken; one request in 32 goes the other way, so that the means stay true when the
-//! load changes. A get whose keys go by several routes takes as long as the slowest of them: it goes the cheaper way
-//! and is not measured. Threads write the same means without locks: a lost update is one sample in a mean.
+//! load changes. A get that is asked in steps is several requests here: the time until its client has read more is none of
+//! the servers'. A get whose keys go by several routes takes as long as the slowest of them: it goes the cheaper way and is
+//! not measured. Threads write the same means without locks: a lost update is one sample in a mean.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -48,6 +48,19 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
         servers: Vec::new(),
         sentences: Vec::new(),
     };
+    if let Some(bytes) = table.settings.mock {
+        let sentence = format!(
+            "no server is asked: every request is answered at once, a get with values of {bytes} bytes"
+        );
+        explanation.sentences.push(sentence);
+        return Ok(explanation);
+    }
+    if !verb.is_meta() && key.bytes().any(is_separator) {
+        explanation.sentences.push(format!(
+            "{key:?} is no key for {command}, since a blank or a control character is in it: a meta command can have it in base64"
+        ));
+        return Ok(explanation);
+    }
     let Some(route) = table.route(verb, key.as_bytes()).map(|place| &table.routes[place]) else {
         explanation.sentences.push(format!("no route takes {command} {key}: the answer is an error"));
         return Ok(explanation);
@@ -64,6 +77,11 @@ pub fn explain(table: &Table, command: &str, key: &str) -> Result<Explanation, S
     explanation.server_key = Some(server_key.clone().into_owned());
     describe(table, route, verb, &server_key, &mut explanation);
     Ok(explanation)
+}
+
+/// Returns whether a byte ends a key in a command line, or is refused in one.
+fn is_separator(byte: u8) -> bool {
+    byte == b' ' || byte.is_ascii_control()
 }
 
 fn describe(table: &Table, route: &Route, verb: Verb, key: &str, explanation: &mut Explanation) {
@@ -223,6 +241,31 @@ mod tests {
         assert!(said(&table, "incr").contains("decides, and then all are told"));
         assert_eq!(explain(&table, "gets", "key").unwrap().servers.len(), 1);
         assert!(explain(&table, "fetch", "key").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_a_key_goes_nowhere() {
+        let layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
+        let table = Fleet::new(&layout, Ejection::OnLoss).unwrap().table();
+        for (command, key, is_key) in [
+            ("get", "a b", false),
+            ("set", "a\n", false),
+            ("mg", "a b", true),
+            ("get", "a\u{e9}", true),
+            ("get", "", false),
+        ] {
+            let explanation = explain(&table, command, key).unwrap();
+            assert_eq!(explanation.pool.is_some(), is_key, "{command} {key:?}: {:?}", explanation.sentences);
+            assert!(is_key || explanation.sentences[0].contains("no key"), "{:?}", explanation.sentences);
+        }
+    }
+
+    #[test]
+    fn where_answers_are_fixed_no_route_is_missed() {
+        let mut layout = Layout::default();
+        layout.settings.mock = Some(7);
+        let table = Fleet::new(&layout, Ejection::OnLoss).unwrap().table();
+        assert!(said(&table, "get").contains("values of 7 bytes"), "{}", said(&table, "get"));
     }
 
     /// Three replicas, and a second pool of one server.

@@ -18,6 +18,7 @@ use super::claims::Claims;
 use super::flushes::Flushes;
 use super::handover::Handover;
 use super::health::{Ejection, Watch};
+use super::late_writes::LateWrites;
 use super::layout::Layout;
 use super::memcached_server::Server;
 use super::reconfigure::Configured;
@@ -59,6 +60,8 @@ pub struct Fleet {
     pub watch: Arc<Watch>,
     /// Which thread may write a key now.
     pub claims: Claims,
+    /// Writes without a claim that may still be carried out though their clients were told of no answer.
+    pub late_writes: LateWrites,
     /// Flushes under way.
     pub flushes: Flushes,
     /// By which tables threads still write without a claim.
@@ -69,7 +72,8 @@ pub struct Fleet {
     pub misses: AtomicU64,
     /// What `stats` says of the process around the fleet, once there is one.
     pub about: OnceLock<Box<About>>,
-    /// The date when the program's clock began, in Unix seconds.
+    /// The date when the program's clock began, in Unix seconds. It is read once: if the machine's clock is set later on,
+    /// expiries that are dates are off by as much.
     pub began_s: u64,
     /// The moment when the program's clock began.
     pub(super) began: Instant,
@@ -115,12 +119,12 @@ impl Fleet {
         let fleet = Self {
             watch: Arc::default(),
             claims: Claims::default(),
+            late_writes: LateWrites::default(),
             flushes: Flushes::default(),
             handover: Handover::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             about: OnceLock::new(),
-            // A clock before 1970 makes expiries that are dates look distant, and nothing else.
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             began: Instant::now(),
             pauses: AtomicUsize::new(0),

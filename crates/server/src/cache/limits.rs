@@ -14,8 +14,8 @@ pub const REQUESTS_AT_ONCE_MAX: usize = REQUESTS_UNDER_WAY_MAX;
 /// Room for finished requests that a thread keeps after a turn of many clients.
 pub const FINISHED_KEPT: usize = 16 * REQUESTS_AT_ONCE_MAX;
 
-/// Keys of a multi-get that are asked for at once. A larger one is answered in steps, so that its client, if it
-/// does not read, makes us hold one step and not all.
+/// Most keys of a multi-get that are asked for at once; of large values fewer ([`VALUE_BYTES_UNDER_WAY`]). A larger get
+/// is answered in steps, so that its client, if it does not read, makes us hold one step and not all.
 pub const KEYS_PER_STEP: usize = 256;
 
 /// Keys of one client that may be under way.
@@ -25,19 +25,44 @@ pub const KEYS_UNDER_WAY_MAX: usize = 4 * KEYS_PER_STEP;
 /// were asked for, so this is what a client that stops reading makes us hold, and what other clients wait for.
 pub const VALUE_BYTES_UNDER_WAY: usize = 4 * 1024 * 1024;
 
-/// What a value is expected to take before the first one came, in bytes.
+/// The least that a value is expected to take before the first one came, in bytes.
 pub const VALUE_BYTES_UNKNOWN: usize = 64 * 1024;
+
+/// Returns what a value is expected to take before the first one came, in bytes: so much that a client is not cut for its
+/// first get although all values are as large as they may be.
+#[must_use]
+pub fn first_value_bytes(value_bytes_max: usize) -> usize {
+    VALUE_BYTES_UNKNOWN.max(value_bytes_max.div_ceil(OUTPUT_BYTES_MAX / VALUE_BYTES_UNDER_WAY))
+}
+
+/// Comparisons of keys by which it is found out whether a change must wait for an earlier read of its client; where more
+/// were needed it waits without. What waits is tried again in every turn, so all of them together must cost little.
+pub const COMPARISONS_PER_CHANGE_MAX: usize = 1024;
+
+/// Comparisons of keys by which it is found out which keys of a read that failed its client has changed since; where more
+/// were needed all count as changed. So many changes of one key each may always be under way.
+pub const COMPARISONS_PER_LOSS_MAX: usize = KEYS_PER_STEP * REQUESTS_UNDER_WAY_MAX;
 
 /// Bytes of one client's requests under way at which the client is not read. If requests are small, their number is
 /// limited first.
 pub const ASKED_BYTES_PAUSE: usize = 2 * OUTPUT_BYTES_PAUSE;
 
-/// Bytes held for a client above which it is cut. Values are up to 1 MiB unless servers are told otherwise, so what is
-/// under way of a client that stopped reading may be large; it is rarely this large.
+/// Bytes held for a client above which it is cut, unless single values may be that large. What is under way of a client
+/// that stopped reading is this large only if its values have suddenly become large.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Returns how many bytes may be held for a client: two values at least, since what it has yet to read of the one before
+/// must not keep it from the next.
+#[must_use]
+pub fn output_bytes_max(value_bytes_max: usize) -> usize {
+    OUTPUT_BYTES_MAX.max(2 * value_bytes_max)
+}
 
 /// Longest command into which gets are joined. Some servers take no longer line than 2 KiB at once.
 pub const JOINED_BYTES_MAX: usize = 1024;
+
+/// Commands that wait for a server before which a `get` may be sent: the replies to them are moved for each such `get`.
+pub const OVERTAKEN_MAX: usize = 1024;
 
 /// Longest flag `O` (an opaque, which servers repeat) of a meta command that servers take, in bytes with its letter.
 pub const OPAQUE_BYTES_MAX: usize = 32;

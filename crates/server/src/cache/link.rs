@@ -43,8 +43,9 @@ pub(super) struct Link {
     has_served: bool,
     /// How often the server had been moved when the connection was opened.
     moves: u64,
-    /// When the server last sent something, on the clock of the stamps.
-    pub(super) received_ns: u64,
+    /// When the server last gave a sign of life, on the clock of the stamps: it sent something, was sent the first of what it
+    /// is to answer, or made room for more of that.
+    pub(super) heard_ns: u64,
     /// The beginning of a reply that is not whole yet.
     pub(super) input: Vec<u8>,
     /// How requests are cut into TLS records, if the connection is encrypted.

@@ -58,6 +58,8 @@ pub mod gather; // values of several servers, merged
 
 pub mod claims; // which thread may write a key now
 
+pub mod late_writes; // writes that may be carried out late
+
 pub mod flushes; // flushes beside writes
 
 pub mod health; // whether a server takes part
@@ -93,6 +95,8 @@ mod web; // what it serves over HTTP
 pub use web::routes as http_routes;
 
 mod api; // the console, and the clients that are connected
+
+pub mod held_memory; // how much all threads hold for clients
 
 pub mod shared; // what all threads share
 

@@ -39,12 +39,28 @@ impl Pipelined {
     /// The router for the network thread of this number.
     #[must_use]
     pub fn new(thread: usize, shared: Arc<CacheShared>) -> Self {
-        let router = Router::new(Arc::clone(&shared.fleet), thread as u16);
+        let mut router = Router::new(Arc::clone(&shared.fleet), thread as u16);
+        router.answers = Answers::for_values(shared.limits.value_bytes);
         let links = router.servers().iter().map(|_| Link::default()).collect();
         Self { shared, router, links, broken: Vec::new() }
     }
 
-    fn send_to(&mut self, server: usize, registry: &Registry) -> io::Result<()> {
+    /// Sends every server what waits for it, at this time. Returns whether a connection was lost: then other servers may have
+    /// got something more to be sent.
+    fn send_all(&mut self, now: u64, registry: &Registry) -> bool {
+        let mut is_any_lost = false;
+        for server in 0..self.links.len() {
+            if !self.router.unsent(server).is_empty()
+                && let Err(error) = self.send_to(server, now, registry)
+            {
+                self.lose(server, &error, registry);
+                is_any_lost = true;
+            }
+        }
+        is_any_lost
+    }
+
+    fn send_to(&mut self, server: usize, now: u64, registry: &Registry) -> io::Result<()> {
         let link = &mut self.links[server];
         if link.has_hung_up() && !self.router.owes(server) {
             if !link.has_served() {
@@ -72,12 +88,17 @@ impl Pipelined {
             }
             self.router.recheck_lookups(server);
         }
+        // Until now nothing was expected of it, or it has made room for more. What was asked is as old as this turn is long.
+        let begins_or_goes_on = !self.router.owes(server) || self.router.is_cut(server);
         if link.is_ready() {
             self.router.note_sending(server);
         }
         let bytes =
             if sends_rest_only { self.router.rest_of_cut(server) } else { self.router.unsent(server) };
         let sent = link.send(bytes)?;
+        if sent > 0 && begins_or_goes_on {
+            link.heard_ns = now;
+        }
         let pending = link.pending_bytes();
         self.router.sent(server, sent);
         self.router.note_pending(server, pending);
@@ -94,7 +115,7 @@ impl Pipelined {
         if n == 0 {
             return Ok(());
         }
-        link.received_ns = self.router.now;
+        link.heard_ns = self.router.now;
         if link.is_querying_run() {
             let Some(run) = link.parse_run(&buffer[..n])? else { return Ok(()) };
             identity::note_run(&self.shared.fleet, &self.router.servers()[server], run);
@@ -166,9 +187,9 @@ impl Pipelined {
         is_late.then_some(LATE)
     }
 
-    /// Since when a server that owes replies has sent nothing. A server that sends much is not late as long as it sends.
+    /// Since when a server that owes replies has given no sign of life. One that sends or takes much is not late meanwhile.
     fn silent_since(&self, server: usize) -> Option<u64> {
-        self.router.waiting_since(server).map(|since| since.max(self.links[server].received_ns))
+        self.router.waiting_since(server).map(|since| since.max(self.links[server].heard_ns))
     }
 }
 
@@ -229,7 +250,7 @@ impl Engine for Pipelined {
             self.broken.push((server, error));
         } else if was_opening && link.opening().is_none() {
             // The server's time to answer begins when it can be asked.
-            link.received_ns = self.shared.clock.now();
+            link.heard_ns = self.shared.clock.now();
         }
     }
 
@@ -240,14 +261,9 @@ impl Engine for Pipelined {
             self.lose(server, &error, registry);
         }
         // Before the first write, which wakes a server: it may have answered when the last write is done.
-        self.router.stamp_sent(self.shared.clock.stamp());
-        for server in 0..self.links.len() {
-            if !self.router.unsent(server).is_empty()
-                && let Err(error) = self.send_to(server, registry)
-            {
-                self.lose(server, &error, registry);
-            }
-        }
+        let stamp = self.shared.clock.stamp();
+        self.router.stamp_sent(stamp);
+        while self.send_all(stamp.max(self.router.now), registry) {}
         // Here, and not where replies come in: requests that cannot be sent give their claims back too.
         if std::mem::take(&mut self.router.claim_released) {
             self.shared.tell_retry();

@@ -1,6 +1,5 @@
 //! A pool: servers that share keys or all hold the same ones, which of them a request asks, and which pools stand in.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -101,9 +100,6 @@ pub struct Pool {
     pub deletes_to: Vec<usize>,
     /// The pool's counters.
     pub counts: Arc<PoolCounts>,
-    /// Slots of servers that were in the pool by an earlier table and are not by this one: they lack what was written
-    /// since.
-    pub former_members: HashSet<usize>,
     placement: Placement,
     /// Some servers stand in our own zone.
     has_near: bool,
@@ -152,7 +148,6 @@ impl Pool {
             source: plan.source,
             deletes_to: plan.deletes_to.clone(),
             counts: Arc::default(),
-            former_members: HashSet::new(),
             has_near: members.iter().any(|member| member.is_near),
             turn: AtomicUsize::new(0),
             failovers: AtomicU64::new(0),
@@ -169,15 +164,9 @@ impl Pool {
         }
     }
 
-    /// Carries over from the pool of this name in the table before: its counters, and which servers were in it.
+    /// Carries over the counters of the pool of this name in the table before.
     pub(super) fn carry_over(&mut self, former: &Self) {
         self.counts = Arc::clone(&former.counts);
-        let were_in = former
-            .members
-            .iter()
-            .map(|member| member.server.slot)
-            .chain(former.former_members.iter().copied());
-        self.former_members = were_in.filter(|slot| !self.has(*slot)).collect();
     }
 
     /// Returns whether the server of a slot is in the pool.

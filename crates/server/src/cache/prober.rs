@@ -172,6 +172,9 @@ struct Probing {
     stop: Arc<AtomicBool>,
     /// By the servers' slots.
     states: Vec<ProbeState>,
+    /// The slot whose turn is next: behind the last one that got a task, so that servers which always have something due
+    /// keep none behind them waiting.
+    next_turn: usize,
     under_way: usize,
     /// How tasks tell that they have ended: with the slot of their server.
     done: Sender<(usize, ProbeOutcome)>,
@@ -181,7 +184,7 @@ struct Probing {
 impl Probing {
     fn new(shared: Arc<CacheShared>, stop: Arc<AtomicBool>) -> Self {
         let (done, ended) = mpsc::channel();
-        Self { shared, stop, states: Vec::new(), under_way: 0, done, ended }
+        Self { shared, stop, states: Vec::new(), next_turn: 0, under_way: 0, done, ended }
     }
 
     fn run(mut self) {
@@ -205,7 +208,9 @@ impl Probing {
 
     fn start_due_tasks(&mut self, table: &Table) {
         self.states.resize_with(table.servers.len(), ProbeState::new);
-        for slot in table.in_use() {
+        let (before, behind) =
+            table.in_use().split_at(table.in_use().partition_point(|slot| *slot < self.next_turn));
+        for slot in behind.iter().chain(before) {
             // What is done here, without a thread, takes its time.
             if self.stop.load(Ordering::Relaxed) {
                 return;
@@ -215,7 +220,7 @@ impl Probing {
                 continue;
             }
             let Some(task) = state.take_due_task(server, &self.shared) else { continue };
-            (state.is_busy, self.under_way) = (true, self.under_way + 1);
+            (state.is_busy, self.under_way, self.next_turn) = (true, self.under_way + 1, slot + 1);
             let (server, shared) = (Arc::clone(server), Arc::clone(&self.shared));
             let (stop, done) = (Arc::clone(&self.stop), self.done.clone());
             run_beside(Builder::new().name("probe".into()), move || {

@@ -33,7 +33,7 @@ pub(super) struct Configured {
 
 impl Configured {
     /// The layout with servers in the place of groups.
-    fn expanded(&self) -> Layout {
+    pub(super) fn expanded(&self) -> Layout {
         expanded(&self.layout, &self.groups)
     }
 
@@ -249,7 +249,7 @@ mod tests {
     use posthaste_tls::{Check, Trust};
 
     use super::super::fleet::FleetOptions;
-    use super::super::layout::MemberPlan;
+    use super::super::layout::{MemberPlan, RoutePlan, ShadowPlan, Source, StandInPlan};
     use super::super::rules::Writes;
     use super::*;
     use crate::cache::health::Ejection;
@@ -312,6 +312,94 @@ mod tests {
             let health = |server: &Arc<Server>| server.health.is_away();
             assert_eq!(fleet.table().servers.iter().any(health), are_away, "{servers}: {from} to {to}");
             assert_eq!(fleet.table().servers.iter().all(health), are_away, "{servers}: {from} to {to}");
+        }
+    }
+
+    /// Pools of these names, rules and servers, by their ports, and routes to these pools: a prefix, a pool, and a
+    /// shadow.
+    fn pools(pools: &[(&str, Writes, &[u16])], routes: &[(&str, usize, Option<usize>)]) -> Layout {
+        let mut plan = layout(&[]);
+        plan.pools = pools
+            .iter()
+            .map(|(name, writes, ports)| {
+                let names: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+                let mut pool = layout(&names.iter().map(String::as_str).collect::<Vec<_>>()).pools.remove(0);
+                (pool.name, pool.rules.writes) = ((*name).to_owned(), *writes);
+                pool
+            })
+            .collect();
+        plan.routes = routes
+            .iter()
+            .map(|(prefix, pool, shadow)| RoutePlan {
+                prefix: prefix.as_bytes().to_vec(),
+                pool: *pool,
+                shadow: shadow.map(|pool| ShadowPlan { pool, share: 1.0 }),
+                ..RoutePlan::default()
+            })
+            .collect();
+        plan
+    }
+
+    /// The ports of the servers that forget what they hold when the second of two files is read: no server answers
+    /// here that could be flushed, so these are away.
+    fn flushed(before: &Layout, after: &Layout) -> Vec<String> {
+        let fleet = Fleet::new(before, Ejection::OnLoss).unwrap();
+        fleet.load(after).unwrap();
+        let table = fleet.table();
+        let away = table.servers.iter().filter(|server| server.health.is_away());
+        away.map(|server| server.name().strip_prefix("127.0.0.1:").unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_server_of_another_pool_that_joins_replicas_forgets_what_it_holds_first() {
+        use Writes::{All, Owner};
+        let routes = &[("", 0, None), ("x:", 1, None)];
+        for (rules, joined, is_flushed) in
+            [(All, &[2, 1][..], true), (Owner, &[2, 1], false), (All, &[2], false), (All, &[2, 9], false)]
+        {
+            let before = pools(&[("p", All, &[1, 3]), ("q", rules, &[2])], routes);
+            let after = pools(&[("p", All, &[1, 3]), ("q", rules, joined)], routes);
+            let expected: &[&str] = if is_flushed { &["1"] } else { &[] };
+            assert_eq!(flushed(&before, &after), expected, "{rules}: {joined:?}");
+        }
+        // A pool that is new, or has another name, has nobody who holds more.
+        let before = pools(&[("p", All, &[1, 3])], &[("", 0, None)]);
+        for after in [
+            pools(&[("p", All, &[1, 3]), ("q", All, &[1, 2])], routes),
+            pools(&[("r", All, &[1, 3])], &[("", 0, None)]),
+        ] {
+            assert!(flushed(&before, &after).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_pool_that_was_only_a_shadow_forgets_what_it_holds_before_clients_see_it() {
+        use Writes::{All, Owner};
+        let shadowed = pools(&[("p", Owner, &[1, 2]), ("s", Owner, &[3, 4])], &[("", 0, Some(1))]);
+        let routed = |shadow| {
+            pools(&[("p", Owner, &[1, 2]), ("s", Owner, &[3, 4])], &[("x:", 1, shadow), ("", 0, None)])
+        };
+        assert_eq!(flushed(&shadowed, &routed(None)), ["3", "4"]);
+        // By another name, and beside others.
+        let renamed = pools(&[("p", Owner, &[1, 2]), ("t", Owner, &[3, 9])], &[("", 1, None)]);
+        assert_eq!(flushed(&shadowed, &renamed), ["3"]);
+        // It stands behind or in for another pool.
+        let mut behind = pools(&[("p", All, &[1]), ("s", Owner, &[3, 4])], &[("", 0, None)]);
+        let before = pools(&[("p", All, &[1]), ("s", Owner, &[3, 4])], &[("", 0, Some(1))]);
+        behind.pools[0].source = Some(Source::Below(1));
+        assert_eq!(flushed(&before, &behind), ["3", "4"]);
+        (behind.pools[0].source, behind.pools[0].stand_ins) =
+            (None, vec![StandInPlan { pool: 1, expiry: None }]);
+        assert_eq!(flushed(&before, &behind), ["3", "4"]);
+        // What was more than a shadow, or stays one, keeps what it holds; and so does what nothing was sent to.
+        for (before, after) in [
+            (routed(Some(1)), routed(None)),
+            (routed(Some(0)), routed(None)),
+            (shadowed.clone(), shadowed.clone()),
+            (pools(&[("p", Owner, &[1]), ("s", Owner, &[3])], &[("", 0, None)]), routed(None)),
+            (shadowed.clone(), pools(&[("p", Owner, &[1, 2]), ("s", Owner, &[3, 4])], &[("", 0, None)])),
+        ] {
+            assert_eq!(flushed(&before, &after), [""; 0]);
         }
     }
 

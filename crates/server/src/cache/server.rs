@@ -13,6 +13,7 @@ use posthaste_wire::memcached::decode::Limits;
 use super::client_rate_limiters::ClientRateLimiters;
 use super::fleet::{Fleet, FleetOptions};
 use super::health::Ejection;
+use super::held_memory::HeldMemory;
 use super::layout::Layout;
 use super::name_refresher::NameRefresher;
 use super::pipelined::Pipelined;
@@ -57,7 +58,7 @@ pub struct Options {
     pub line_bytes_max: usize,
     /// Most requests in a second from one address.
     pub client_limit: Option<u32>,
-    /// Most bytes that may be held for clients altogether.
+    /// Most bytes that the network threads may hold for clients altogether; and the waiting line for workers.
     pub memory_limit: usize,
 }
 
@@ -178,7 +179,7 @@ fn make_shared(options: &Options, fleet: Fleet, prepared: &Prepared<Mail>) -> io
         gate: Arc::clone(&prepared.gate),
         limits: Limits { value_bytes: options.value_bytes_max, line_bytes: options.line_bytes_max },
         client_rate_limiters: ClientRateLimiters::new(options.client_limit),
-        memory_per_thread: options.memory_limit / options.front.threads,
+        held_memory: HeldMemory::new(options.memory_limit, options.front.threads),
         reads: Reads::default(),
         cut: AtomicU64::new(0),
         slow: options.front.slow.map(SlowLog::start).transpose()?,
@@ -193,14 +194,15 @@ fn serve(
 ) -> io::Result<Running<Mail>> {
     let routes = |address: SocketAddr| web::routes(shared, address.ip().is_loopback());
     let Some(workers) = options.workers else {
-        let tier = |thread| CacheTier::new(Arc::clone(shared), Pipelined::new(thread, Arc::clone(shared)));
+        let tier =
+            |thread| CacheTier::new(thread, Arc::clone(shared), Pipelined::new(thread, Arc::clone(shared)));
         return prepared.start(Vec::new(), tier, gauges(shared), routes);
     };
     let workers = start_workers(workers, |number| {
         let worker = Worker::new(number, Arc::clone(shared));
         move || worker.run()
     })?;
-    let tier = |thread| CacheTier::new(Arc::clone(shared), Queued::new(thread, Arc::clone(shared)));
+    let tier = |thread| CacheTier::new(thread, Arc::clone(shared), Queued::new(thread, Arc::clone(shared)));
     prepared.start(workers, tier, gauges(shared), routes)
 }
 

@@ -12,6 +12,7 @@ use super::admin::find_server;
 use super::admin_state::AdminState;
 use super::client_rate_limiters::ClientRateLimiters;
 use super::fleet::{Fleet, Topic};
+use super::held_memory::HeldMemory;
 use super::worker::Reads;
 use super::worker_line::{Parcel, WorkerLine};
 use crate::front::gate::Gate;
@@ -79,8 +80,8 @@ pub struct CacheShared {
     pub limits: Limits,
     /// How many requests clients may send.
     pub client_rate_limiters: ClientRateLimiters,
-    /// Most bytes that each network thread may hold for clients.
-    pub memory_per_thread: usize,
+    /// How many bytes the network threads hold for clients, and may.
+    pub held_memory: HeldMemory,
     /// How connections are let in, and whether the tier stops.
     pub gate: Arc<Gate>,
     /// How long workers wait for servers.

@@ -14,7 +14,7 @@
 //! | `each_stray` | that pool, and pools that may hold the key from standing in | other writes delete it |
 //! | `each_deletion_target` | pools of `deletes-to`, and wherever those look for the key | deletions delete it |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -132,6 +132,8 @@ pub struct Table {
     /// How long a request may take that is on no route.
     pub timeout_ns: u64,
     in_use: Vec<usize>,
+    /// Slots of servers that were replicas by an earlier table and are not by this one.
+    former_replicas: HashSet<usize>,
 }
 
 impl Table {
@@ -162,11 +164,19 @@ impl Table {
         in_use.dedup();
         let timeout_ns = ns(layout.settings.request_timeout);
         let routes = sorted(&layout.routes, timeout_ns);
-        Self { routes, settings: layout.settings, timeout_ns, servers, pools, in_use }
+        Self {
+            routes,
+            settings: layout.settings,
+            timeout_ns,
+            servers,
+            pools,
+            in_use,
+            former_replicas: HashSet::new(),
+        }
     }
 
     /// Carries over what outlives the table before this one: counters, for pools of the same name and for routes of
-    /// the same prefix and commands to such a pool, and which servers were in its pools.
+    /// the same prefix and commands to such a pool, and which servers were replicas.
     #[must_use]
     pub fn carrying_over(mut self, former: &Self) -> Self {
         for pool in &mut self.pools {
@@ -185,7 +195,21 @@ impl Table {
                 route.counts = Arc::clone(&known.counts);
             }
         }
+        let replicas = self.replicas();
+        self.former_replicas = &(&former.replicas() | &former.former_replicas) - &replicas;
         self
+    }
+
+    /// The slots of the servers that are replicas in some pool.
+    fn replicas(&self) -> HashSet<usize> {
+        let pools = self.pools.iter().filter(|pool| pool.is_replicated());
+        pools.flat_map(|pool| &pool.members).map(|member| member.server.slot).collect()
+    }
+
+    /// Returns whether a server (by slot) was a replica by an earlier table and is none by this one.
+    #[must_use]
+    pub fn was_replica(&self, slot: usize) -> bool {
+        self.former_replicas.contains(&slot)
     }
 
     /// The shortest and the longest time that a request may take, in nanoseconds.

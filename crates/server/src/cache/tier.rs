@@ -18,7 +18,7 @@ use super::client::Client;
 use super::client_rate_limiters::TOO_MANY;
 use super::cork::{Cork, WAITING_BYTES_MAX};
 use super::engine::{ClientId, Engine};
-use super::limits::{FINISHED_KEPT, OUTPUT_BYTES_MAX, REQUESTS_AT_ONCE_MAX, RETRY_EVERY};
+use super::limits::{FINISHED_KEPT, REQUESTS_AT_ONCE_MAX, RETRY_EVERY, output_bytes_max};
 use super::moderation::Moderation;
 use super::request_kind;
 use super::router::{Admission, Finished};
@@ -35,6 +35,8 @@ const BINARY: u8 = 0x80;
 
 /// The cache tier's part of a network thread.
 pub struct CacheTier<E> {
+    /// The thread's number.
+    thread: usize,
     shared: Arc<CacheShared>,
     engine: E,
     recorder: Recorder,
@@ -145,7 +147,7 @@ impl<E: Engine> Tier for CacheTier<E> {
         answers.close_burst(slot);
         let written = client.peer.write(answers.unwritten(slot));
         answers.written(slot, written);
-        if answers.held_for(slot) > OUTPUT_BYTES_MAX {
+        if answers.held_for(slot) > output_bytes_max(self.shared.limits.value_bytes) {
             client.peer.state = PeerState::Closed;
             self.shared.cut.fetch_add(1, Ordering::Relaxed);
         }
@@ -175,10 +177,11 @@ impl<E: Engine> Tier for CacheTier<E> {
 }
 
 impl<E: Engine> CacheTier<E> {
-    /// The tier of a network thread with this engine.
+    /// The tier of the network thread of this number, with its engine.
     #[must_use]
-    pub fn new(shared: Arc<CacheShared>, engine: E) -> Self {
+    pub fn new(thread: usize, shared: Arc<CacheShared>, engine: E) -> Self {
         Self {
+            thread,
             recorder: shared.meter.recorder(),
             shared,
             engine,
@@ -329,10 +332,14 @@ impl<E: Engine> CacheTier<E> {
         true
     }
 
-    /// Cuts the clients that hold most, until all together hold no more memory than they may.
+    /// Cuts the thread's clients that hold most, until those of all threads hold no more memory than they may.
     fn cut(&mut self, connections: &mut Connections<Self>) {
-        while self.engine.answers().held() + connections.input_bytes() > self.shared.memory_per_thread {
+        loop {
             let answers = self.engine.answers();
+            let all_held = answers.held() + connections.input_bytes();
+            if !self.shared.held_memory.must_free(self.thread, all_held) {
+                return;
+            }
             let held =
                 |(slot, client): &(usize, &Client)| client.peer.input_bytes() + answers.all_held_for(*slot);
             let Some(slot) = connections.iter().max_by_key(held).map(|(slot, _)| slot) else { return };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::answers::Answers;
 use super::backend::Dialed;
 use super::identity;
 use super::limits;
@@ -53,6 +54,7 @@ impl Worker {
     #[must_use]
     pub fn new(number: usize, shared: Arc<CacheShared>) -> Self {
         let mut router = Router::new(Arc::clone(&shared.fleet), number as u16);
+        router.answers = Answers::for_values(shared.limits.value_bytes);
         router.add_client(CLIENT, 0);
         router.go_idle();
         let (links, inputs) = (Vec::new(), Vec::new());
@@ -152,7 +154,8 @@ impl Worker {
 
     /// Drops an answer that is too large to be held, and has its client cut. The rest of it is read and dropped.
     fn cut_if_large(&mut self, parcel: &mut Parcel) {
-        if parcel.answer.len() + self.router.answers.held_for(CLIENT) > limits::OUTPUT_BYTES_MAX {
+        let held = parcel.answer.len() + self.router.answers.held_for(CLIENT);
+        if held > limits::output_bytes_max(self.shared.limits.value_bytes) {
             (parcel.answer, parcel.is_cut) = (Vec::new(), true);
             self.router.remove_client(CLIENT);
             self.router.add_client(CLIENT, 0);

@@ -25,21 +25,19 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `host:port` or `unix:PATH`, to listen there.
+    /// Reads `host:port` or `unix:PATH`, and looks the host up: the first of its addresses counts.
     ///
     /// # Errors
-    /// A sentence that names the address and what to write instead.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match path {
-                "" => Err("unix: needs a path, for example unix:/run/posthaste.sock".into()),
-                path => Ok(Self::Unix(PathBuf::from(path))),
-            };
+    /// `InvalidInput` if the text has another form; otherwise the system's, whose name server may be away for now.
+    pub fn look_up(text: &str) -> io::Result<Self> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err(io::Error::new(io::ErrorKind::InvalidInput, "unix: needs a path")),
+            Some(path) => Ok(Self::Unix(PathBuf::from(path))),
+            None => {
+                let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                text.to_socket_addrs()?.next().map(Self::Tcp).ok_or_else(none)
+            }
         }
-        let mut found = text
-            .to_socket_addrs()
-            .map_err(|error| format!("cannot listen on {text}: {error}; write HOST:PORT or unix:PATH"))?;
-        found.next().map(Self::Tcp).ok_or_else(|| format!("{text} names no address"))
     }
 
     /// Returns whether only this machine can reach the address.

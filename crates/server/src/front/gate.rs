@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use posthaste_tls::Acceptor;
 
-use super::newcomers::{Newcomers, Permit, RefusalReason};
+use super::newcomers::{NewcomerPermit, Newcomers, RefusalReason};
 use super::quiet::{QuietCounts, QuietLimits};
 use super::socket::{Socket, set_user_timeout};
 
@@ -23,7 +23,7 @@ pub struct Arrival {
     /// The peer's address; None: on this machine.
     pub origin: Option<IpAddr>,
     /// The connection's permit, if it is a newcomer that needs one.
-    pub permit: Option<Permit>,
+    pub permit: Option<NewcomerPermit>,
     /// Where the client runs.
     pub client_kind: ClientKind,
 }
@@ -103,8 +103,8 @@ impl Gate {
 
     /// Returns when the certificate expires that clients are shown, in seconds since 1970; None: there is none.
     #[must_use]
-    pub fn certificate_ends(&self) -> Option<u64> {
-        self.tls.as_ref().and_then(|tls| tls.certificate_ends())
+    pub fn certificate_not_after_s(&self) -> Option<u64> {
+        self.tls.as_ref().and_then(|tls| tls.certificate_not_after_s())
     }
 
     /// Marks the tier as stopping.

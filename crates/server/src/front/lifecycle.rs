@@ -34,6 +34,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// How long workers have to end when the drain time is over: enough for what waits in line if the store answers.
 const WORKERS_END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long threads have to end that were told to cut their connections: far more than they take.
+pub(crate) const CUT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How a tier is reached, and what is measured of it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -83,8 +86,8 @@ pub struct RunNote {
 pub enum StartError {
     /// An address cannot be listened on.
     Listen(ListenError),
-    /// Connections cannot be encrypted.
-    Tls(TlsError),
+    /// Connections cannot be encrypted, because of what this option names.
+    Tls(&'static str, TlsError),
     /// The record cannot be begun.
     Record(RecordError),
     /// The system refused threads or events.
@@ -95,7 +98,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen(error) => write!(f, "{error}"),
-            Self::Tls(error) => write!(f, "{error}"),
+            Self::Tls(option, error) => write!(f, "{option}: {error}"),
             Self::Record(error) => write!(f, "{error}"),
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
@@ -118,14 +121,27 @@ pub fn encryption(
     options: &Options,
     plaintext_answer: &'static [u8],
 ) -> Result<Option<Arc<Acceptor>>, StartError> {
-    let open = |files: &ServerFiles| Acceptor::open(files.clone(), plaintext_answer).map(Arc::new);
-    let acceptor = options.tls.as_ref().map(open).transpose().map_err(StartError::Tls)?;
-    if acceptor.as_ref().is_some_and(|acceptor| acceptor.is_over()) {
+    let open = |files: &ServerFiles| {
+        let opened = Acceptor::open(files.clone(), plaintext_answer).map(Arc::new);
+        opened.map_err(|error| StartError::Tls(option_of(files, &error), error))
+    };
+    let acceptor = options.tls.as_ref().map(open).transpose()?;
+    if let Some(fault) = acceptor.as_ref().and_then(|acceptor| acceptor.certificate_fault()) {
         tracing::warn!(
-            "the certificate of --tls-cert has ended, and clients will refuse it: renew it, and send SIGHUP"
+            "the certificate of --tls-cert {fault}, and clients will refuse it: renew it, and send SIGHUP"
         );
     }
     Ok(acceptor)
+}
+
+/// Returns the option that names what cannot be used.
+fn option_of(files: &ServerFiles, error: &TlsError) -> &'static str {
+    match error {
+        TlsError::File(path, _) if *path == files.key => "--tls-key",
+        TlsError::File(path, _) if files.clients.as_ref() == Some(path) => "--tls-ca",
+        TlsError::File(..) => "--tls-cert",
+        _ => "--tls-cert and --tls-key",
+    }
 }
 
 /// What both tiers need before they serve anything.
@@ -203,7 +219,7 @@ impl<M: Send + 'static> Prepared<M> {
             None => None,
             Some(listener) => {
                 let routes = routes(listener.local_addr()?);
-                Some(Http::start(listener, tls.clone(), routes, Arc::clone(&gate))?)
+                Some(Http::start(listener, tls.clone(), routes, Arc::clone(&gate), meter.clock())?)
             }
         };
         Ok(Running { meter, mailboxes, gate, tls, addresses, networks, has_failed, workers, collector, http })
@@ -299,6 +315,12 @@ impl<M> Running<M> {
         self.http.as_ref().map(|http| format!("{scheme}://{}", http.address()))
     }
 
+    /// Returns whether HTTP is served to other machines.
+    #[must_use]
+    pub fn is_http_reached_by_others(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| !http.address().ip().is_loopback())
+    }
+
     /// Reads the certificates again, for connections from now on. Returns false if there are none.
     ///
     /// # Errors
@@ -323,8 +345,9 @@ impl<M> Running<M> {
     }
 
     /// Stops accepting, finishes the requests under way, writes the last answers; then has the workers' line closed and
-    /// waits for clients that still read an answer over HTTP. Connections that take longer than `drain` are cut, and
-    /// workers whose store does not answer are left behind.
+    /// waits for clients that still read an answer over HTTP. Connections that take longer than `drain` are cut, but
+    /// their threads end: each holds the store, which is closed in order only when nobody does. Workers whose store
+    /// does not answer are left behind.
     pub fn stop(self, drain: Duration, close_line: impl FnOnce()) -> Stopped {
         let deadline = Instant::now() + drain;
         self.gate.close();
@@ -340,6 +363,8 @@ impl<M> Running<M> {
         if unfinished > 0 {
             tracing::warn!(workers = unfinished, "the drain time was over: not all requests were done");
         }
+        self.mailboxes.iter().for_each(|mailbox| mailbox.cut());
+        wait_for(Instant::now() + CUT_TIMEOUT, || self.networks.iter().all(JoinHandle::is_finished));
         self.collector.stop();
         if let Some(http) = self.http {
             http.stop(deadline);

@@ -15,6 +15,8 @@ pub(super) enum Letter<M> {
     Adopt(Arrival),
     /// An order to stop: accept nothing, read nothing, end when the last answer is written.
     Stop,
+    /// An order to end now, whatever is not answered or written.
+    Cut,
     /// A message of the tier.
     Tier(M),
 }
@@ -79,6 +81,11 @@ impl<M> Mailbox<M> {
     /// that accepts passes the stop on to all others, after all connections that it has distributed.
     pub fn stop(&self) {
         self.put(Letter::Stop);
+    }
+
+    /// Tells the owner to end now: connections that it still has are cut.
+    pub fn cut(&self) {
+        self.put(Letter::Cut);
     }
 
     /// Returns whether the owner sleeps, or is about to: the next post wakes it up.

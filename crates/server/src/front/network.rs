@@ -66,6 +66,8 @@ pub struct Network<T: Tier> {
     crowded_listeners: Slots,
     /// Connections distributed over the threads so far.
     distributed: usize,
+    /// Whether the thread was told to end now.
+    is_cut: bool,
 }
 
 /// Returns a mailbox for the thread that will use this poll.
@@ -97,10 +99,11 @@ impl<T: Tier> Network<T> {
             starved_listeners: Slots::default(),
             crowded_listeners: Slots::default(),
             distributed: 0,
+            is_cut: false,
         })
     }
 
-    /// Runs until the thread was told to stop and every answer is written.
+    /// Runs until the thread was told to stop and every answer is written, or until it is cut.
     ///
     /// # Errors
     /// The system's, when it gives no more events.
@@ -144,10 +147,10 @@ impl<T: Tier> Network<T> {
         }
     }
 
-    /// Returns whether the thread was told to stop and has nothing left to do.
+    /// Returns whether the thread was told to stop and has nothing left to do, or is cut.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.connections.is_stopping() && self.connections.is_empty() && self.tier.is_idle()
+        self.is_cut || self.connections.is_stopping() && self.connections.is_empty() && self.tier.is_idle()
     }
 
     /// Returns the thread's connections.
@@ -229,6 +232,7 @@ impl<T: Tier> Network<T> {
             Letter::Tier(mail) => self.tier.receive_mail(mail, &mut self.connections),
             Letter::Adopt(arrival) => self.connections.adopt(&mut self.tier, arrival),
             Letter::Stop => self.stop(),
+            Letter::Cut => self.is_cut = true,
         }
     }
 

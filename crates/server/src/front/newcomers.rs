@@ -34,7 +34,7 @@ const PER_ADDRESS_FLOOR: usize = 8;
 
 /// The permits that newcomers take, counted by address.
 #[derive(Debug)]
-pub struct Permits {
+pub struct NewcomerPermits {
     per_address_max: usize,
     /// Permits taken, by the key of the address.
     taken: Mutex<HashMap<IpAddr, usize>>,
@@ -42,13 +42,13 @@ pub struct Permits {
 
 /// One permit, given back when it is dropped.
 #[derive(Debug)]
-pub struct Permit {
-    permits: Arc<Permits>,
+pub struct NewcomerPermit {
+    permits: Arc<NewcomerPermits>,
     /// Key of the address that counts this permit.
     key: IpAddr,
 }
 
-impl Permits {
+impl NewcomerPermits {
     /// Returns permits of which one address may take at most so many.
     #[must_use]
     pub fn new(per_address_max: usize) -> Arc<Self> {
@@ -57,7 +57,7 @@ impl Permits {
 
     /// Takes a permit for a peer at this address; None: that address has as many as it may.
     #[must_use]
-    pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Permit> {
+    pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<NewcomerPermit> {
         let key = limit_key(from);
         let mut taken = self.lock();
         let count = taken.entry(key).or_default();
@@ -66,7 +66,7 @@ impl Permits {
         }
         *count += 1;
         drop(taken);
-        Some(Permit { permits: Arc::clone(self), key })
+        Some(NewcomerPermit { permits: Arc::clone(self), key })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -74,7 +74,7 @@ impl Permits {
     }
 }
 
-impl Drop for Permit {
+impl Drop for NewcomerPermit {
     fn drop(&mut self) {
         let mut taken = self.permits.lock();
         if let Some(count) = taken.get_mut(&self.key) {
@@ -100,13 +100,13 @@ pub fn limit_key(address: IpAddr) -> IpAddr {
 pub struct Newcomer {
     since_ns: u64,
     /// The permit, which is held as long as this exists.
-    _permit: Option<Permit>,
+    _permit: Option<NewcomerPermit>,
 }
 
 impl Newcomer {
     /// Returns the state of a newcomer that arrived at this stamp.
     #[must_use]
-    pub const fn new(since_ns: u64, permit: Option<Permit>) -> Self {
+    pub const fn new(since_ns: u64, permit: Option<NewcomerPermit>) -> Self {
         Self { since_ns, _permit: permit }
     }
 
@@ -164,7 +164,7 @@ impl RefusalReason {
 /// The newcomers of a tier, and the counts of those that were refused.
 #[derive(Debug)]
 pub struct Newcomers {
-    permits: Arc<Permits>,
+    permits: Arc<NewcomerPermits>,
     /// Whether plain connections must log in, and so are newcomers too.
     must_log_in: bool,
     refusals: [AtomicU64; RefusalReason::ALL.len()],
@@ -179,7 +179,7 @@ impl Newcomers {
     #[must_use]
     pub fn new(connections_max: usize, must_log_in: bool) -> Self {
         Self {
-            permits: Permits::new((connections_max / ADDRESS_SHARE).max(PER_ADDRESS_FLOOR)),
+            permits: NewcomerPermits::new((connections_max / ADDRESS_SHARE).max(PER_ADDRESS_FLOOR)),
             must_log_in,
             refusals: Default::default(),
             logged_ns: AtomicU64::new(0),
@@ -195,7 +195,7 @@ impl Newcomers {
         &self,
         origin: Option<IpAddr>,
         is_handshaking: bool,
-    ) -> Result<Option<Permit>, Refused> {
+    ) -> Result<Option<NewcomerPermit>, Refused> {
         let is_newcomer = self.must_log_in || is_handshaking;
         match origin.filter(|_| is_newcomer).map(|from| self.permits.take(from)) {
             Some(None) => {
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_permits_and_gives_them_back() {
-        let permits = Permits::new(2);
+        let permits = NewcomerPermits::new(2);
         let (first, second) = (permits.take(ip("10.0.0.1")), permits.take(ip("10.0.0.1")));
         assert!(first.is_some() && second.is_some());
         assert!(permits.take(ip("10.0.0.1")).is_none(), "a third");
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_counts_as_one_address() {
-        let permits = Permits::new(1);
+        let permits = NewcomerPermits::new(1);
         let _first = permits.take(ip("2001:db8:0:1::1"));
         assert!(permits.take(ip("2001:db8:0:1:ffff::2")).is_none());
         assert!(permits.take(ip("2001:db8:0:2::1")).is_some());

@@ -152,7 +152,7 @@ impl Socket {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
             Self::Tls(tls) => {
-                tls.say_end();
+                tls.send_close_notify();
                 tls.socket().shutdown(Shutdown::Write)
             }
             Self::Simulated(socket) => {

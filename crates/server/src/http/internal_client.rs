@@ -20,6 +20,7 @@ use super::auth::Credentials;
 use super::problem::Problem;
 use crate::front::files::INTERNAL_CONNECTIONS_KEPT;
 use crate::front::gate::Arrival;
+use crate::front::newcomers::limit_key;
 use crate::front::socket::Socket;
 use crate::queue_shared::QueueShared;
 
@@ -29,6 +30,31 @@ const REUSED_FOR: Duration = Duration::from_secs(30);
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+
+/// Who logs in, and from where: the same secret from elsewhere may be a guess, whose check has to wait its turn there.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Login {
+    /// None: no account is named.
+    credentials: Option<Credentials>,
+    /// The address as limits count it; None: it is not known.
+    origin: Option<IpAddr>,
+}
+
+impl Login {
+    /// Returns the login of a caller at this address.
+    pub(super) fn new(credentials: Option<Credentials>, origin: Option<IpAddr>) -> Self {
+        Self { credentials, origin: origin.map(limit_key) }
+    }
+
+    fn account(&self) -> Option<&str> {
+        self.credentials.as_ref().map(|credentials| credentials.account.as_str())
+    }
+
+    /// Returns whether both are attempts for one account from one address.
+    fn has_account_and_origin_of(&self, other: &Self) -> bool {
+        self.origin == other.origin && self.account() == other.account()
+    }
+}
 
 /// A whole answer, as encoded in RESP 3.
 pub(super) struct Answer(Vec<u8>);
@@ -58,31 +84,26 @@ pub(super) struct InternalConnection {
 
 impl InternalConnection {
     /// Opens a connection, adopted by the network thread of this number or another one, and logs in.
-    async fn open(
-        shared: &QueueShared,
-        thread: usize,
-        credentials: Option<&Credentials>,
-        origin: Option<IpAddr>,
-    ) -> Result<Self, Problem> {
+    async fn open(shared: &QueueShared, thread: usize, login: &Login) -> Result<Self, Problem> {
         let (theirs, ours) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
         theirs.set_nonblocking(true).map_err(broken)?;
         ours.set_nonblocking(true).map_err(broken)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(theirs));
         // The caller's own connection has a permit already; the origin is for the count of wrong secrets.
-        let arrival = shared.gate.admit_inside(socket, origin);
+        let arrival = shared.gate.admit_inside(socket, login.origin);
         if !hand_over(shared, thread, arrival) {
             return Err(stopping());
         }
         let stream = UnixStream::from_std(ours).map_err(broken)?;
         let mut connection = Self { stream, input: Vec::new(), logged_in_at: Instant::now() };
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3", b"SETNAME", b"http"];
-        if let Some(credentials) = credentials {
+        if let Some(credentials) = &login.credentials {
             hello.extend([&b"AUTH"[..], credentials.account.as_bytes(), credentials.secret.as_bytes()]);
         }
         let failure = |error| if shared.gate.is_closing() { stopping() } else { broken(error) };
         connection.send(&hello).await.map_err(failure)?;
         let welcome = connection.read_answer().await.map_err(failure)?;
-        match credentials {
+        match login.credentials {
             Some(_) => welcome.into_result().map_err(Problem::of_login)?,
             None => welcome.into_result()?,
         };
@@ -184,30 +205,34 @@ pub(super) struct Pool {
 struct IdleConnections(Vec<IdleConnection>);
 
 struct IdleConnection {
-    /// The credentials it has logged in with.
-    credentials: Option<Credentials>,
+    login: Login,
     connection: InternalConnection,
 }
 
 impl IdleConnections {
-    /// Takes an open connection of this caller, and closes all connections that are too old.
-    fn take(&mut self, credentials: Option<&Credentials>, now: Instant) -> Option<InternalConnection> {
+    /// Takes an open connection of this login, and closes all connections that are too old.
+    ///
+    /// If there is none, another secret of the same account from the same address is about to be tried, perhaps by
+    /// somebody who guesses. The connections kept there are closed then: they would tell the right guess at once,
+    /// although it has to wait for its turn.
+    fn take(&mut self, login: &Login, now: Instant) -> Option<InternalConnection> {
         self.0.retain(|idle| now.saturating_duration_since(idle.connection.logged_in_at) < REUSED_FOR);
-        while let Some(at) = self.0.iter().rposition(|idle| idle.credentials.as_ref() == credentials) {
+        while let Some(at) = self.0.iter().rposition(|idle| idle.login == *login) {
             let IdleConnection { connection, .. } = self.0.remove(at);
             if connection.is_open() {
                 return Some(connection);
             }
         }
+        self.0.retain(|idle| !idle.login.has_account_and_origin_of(login));
         None
     }
 
-    fn keep(&mut self, credentials: Option<Credentials>, connection: InternalConnection) {
+    fn keep(&mut self, login: Login, connection: InternalConnection) {
         if self.0.len() == INTERNAL_CONNECTIONS_KEPT {
             // The newest one is that of the caller whose request comes next, so the oldest one is closed.
             self.0.remove(0);
         }
-        self.0.push(IdleConnection { credentials, connection });
+        self.0.push(IdleConnection { login, connection });
     }
 }
 
@@ -225,65 +250,51 @@ impl Pool {
     /// answer is missing.
     pub(super) async fn ask(
         &self,
-        credentials: Option<&Credentials>,
-        origin: Option<IpAddr>,
+        login: &Login,
         words: &[&[u8]],
         hang_up: impl Future<Output = ()>,
     ) -> Result<Answer, Problem> {
-        let mut connection = self.send(credentials, origin, words).await?;
+        let mut connection = self.send(login, words).await?;
         let answer = connection.answer_or_hang_up(hang_up).await;
         if answer.as_ref().err().is_none_or(Problem::keeps_connection) {
-            self.idle.lock().await.keep(credentials.cloned(), connection);
+            self.idle.lock().await.keep(login.clone(), connection);
         }
         answer
     }
 
-    /// Logs a caller in, unless the pool has a connection of the same caller.
+    /// Logs a caller in, unless the pool has a connection of the same login.
     ///
     /// # Errors
     /// A wrong secret.
-    pub(super) async fn log_in(
-        &self,
-        credentials: &Credentials,
-        origin: Option<IpAddr>,
-    ) -> Result<(), Problem> {
-        let connection = match self.take_idle(Some(credentials)).await {
+    pub(super) async fn log_in(&self, login: &Login) -> Result<(), Problem> {
+        let connection = match self.take_idle(login).await {
             Some(connection) => connection,
-            None => self.open(Some(credentials), origin).await?,
+            None => self.open(login).await?,
         };
-        self.idle.lock().await.keep(Some(credentials.clone()), connection);
+        self.idle.lock().await.keep(login.clone(), connection);
         Ok(())
     }
 
     /// Sends a request as a caller, and returns the connection: an idle one, or a new one if there is none or it has
     /// been closed meanwhile.
-    async fn send(
-        &self,
-        credentials: Option<&Credentials>,
-        origin: Option<IpAddr>,
-        words: &[&[u8]],
-    ) -> Result<InternalConnection, Problem> {
-        if let Some(mut connection) = self.take_idle(credentials).await
+    async fn send(&self, login: &Login, words: &[&[u8]]) -> Result<InternalConnection, Problem> {
+        if let Some(mut connection) = self.take_idle(login).await
             && connection.send(words).await.is_ok()
         {
             return Ok(connection);
         }
-        let mut connection = self.open(credentials, origin).await?;
+        let mut connection = self.open(login).await?;
         connection.send(words).await.map_err(broken)?;
         Ok(connection)
     }
 
-    async fn take_idle(&self, credentials: Option<&Credentials>) -> Option<InternalConnection> {
-        self.idle.lock().await.take(credentials, Instant::now())
+    async fn take_idle(&self, login: &Login) -> Option<InternalConnection> {
+        self.idle.lock().await.take(login, Instant::now())
     }
 
-    async fn open(
-        &self,
-        credentials: Option<&Credentials>,
-        origin: Option<IpAddr>,
-    ) -> Result<InternalConnection, Problem> {
+    async fn open(&self, login: &Login) -> Result<InternalConnection, Problem> {
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-        InternalConnection::open(&self.shared, thread, credentials, origin).await
+        InternalConnection::open(&self.shared, thread, login).await
     }
 }
 
@@ -297,6 +308,15 @@ mod tests {
         (InternalConnection { stream, input: Vec::new(), logged_in_at }, far)
     }
 
+    fn login_of(account: &str, secret: &str, from: u8) -> Login {
+        let credentials = Credentials { account: account.into(), secret: secret.into() };
+        Login::new(Some(credentials), Some([10, 0, 0, from].into()))
+    }
+
+    fn nobody() -> Login {
+        Login::new(None, None)
+    }
+
     fn on_a_runtime(scenario: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         runtime.expect("a runtime").block_on(scenario);
@@ -306,20 +326,34 @@ mod tests {
     fn a_connection_is_used_for_a_while_after_its_login_however_often() {
         on_a_runtime(async {
             let (mut idle, login) = (IdleConnections::default(), Instant::now());
-            let credentials = Credentials { account: "a".into(), secret: "x".into() };
             let (kept, _far) = connection(login);
-            idle.keep(Some(credentials.clone()), kept);
+            idle.keep(login_of("a", "x", 1), kept);
             for seconds in [0, 10, 20, 29] {
                 let now = login + Duration::from_secs(seconds);
-                assert!(idle.take(None, now).is_none(), "it is another caller's");
-                let found = idle.take(Some(&credentials), now).expect("it may be used");
-                idle.keep(Some(credentials.clone()), found);
+                assert!(idle.take(&nobody(), now).is_none(), "it is another caller's");
+                let found = idle.take(&login_of("a", "x", 1), now).expect("it may be used");
+                idle.keep(login_of("a", "x", 1), found);
             }
             assert!(
-                idle.take(Some(&credentials), login + REUSED_FOR).is_none(),
+                idle.take(&login_of("a", "x", 1), login + REUSED_FOR).is_none(),
                 "a later request has to log in again"
             );
             assert!(idle.0.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_kept_connection_tells_nobody_who_guesses_that_a_secret_is_right() {
+        on_a_runtime(async {
+            let (mut idle, now) = (IdleConnections::default(), Instant::now());
+            let ((kept, _far), (other, _other_far)) = (connection(now), connection(now));
+            idle.keep(login_of("a", "x", 1), kept);
+            idle.keep(login_of("b", "y", 1), other);
+            assert!(idle.take(&login_of("a", "x", 2), now).is_none(), "from elsewhere it is checked");
+            assert_eq!(idle.0.len(), 2, "which concerns nobody here");
+            assert!(idle.take(&login_of("a", "guess", 1), now).is_none());
+            assert!(idle.take(&login_of("a", "x", 1), now).is_none(), "the right guess takes its turn");
+            assert!(idle.take(&login_of("b", "y", 1), now).is_some(), "another account is not guessed");
         });
     }
 
@@ -330,11 +364,11 @@ mod tests {
             let mut idle = IdleConnections::default();
             let ((kept, _far), (ended, mut stopping)) =
                 (connection(Instant::now()), connection(Instant::now()));
-            idle.keep(None, kept);
-            idle.keep(None, ended);
+            idle.keep(nobody(), kept);
+            idle.keep(nobody(), ended);
             stopping.shutdown().await.expect("it hangs up, and reads on");
             assert!(
-                idle.take(None, Instant::now()).is_some_and(|connection| connection.is_open()),
+                idle.take(&nobody(), Instant::now()).is_some_and(|connection| connection.is_open()),
                 "the other one"
             );
             assert!(idle.0.is_empty());

@@ -6,6 +6,7 @@
 mod auth;
 mod console;
 mod extract;
+mod foreign_pages;
 mod internal_client;
 pub mod json;
 pub(crate) mod log_level;
@@ -34,23 +35,23 @@ use axum::middleware::from_fn;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Json, Router};
-use posthaste_measure::{Meter, Window};
+use posthaste_measure::{Clock, Meter, Window};
 use posthaste_tls::Acceptor;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use self::auth::Caller;
-pub(crate) use self::auth::{Hosts, refuse_foreign_pages};
 pub(crate) use self::console::{file as console_file, page as console_page};
 pub(crate) use self::extract::{Body, Path, Query, refuse_queries};
 use self::extract::{BodyBytesMax, NoOptions};
+pub(crate) use self::foreign_pages::{Hosts, refuse_foreign_pages};
 pub(crate) use self::problem::Problem;
 use self::resp_command::RespCommand;
 pub use self::serve::serve_connection;
 use self::state::QueueState;
 use crate::front::gate::Gate;
-use crate::front::lifecycle::wait_for;
+use crate::front::lifecycle::{CUT_TIMEOUT, wait_for};
 use crate::queue_shared::QueueShared;
 
 /// Most bytes that one byte of a message may take in JSON, escaped as `\u00xx`.
@@ -63,12 +64,13 @@ const OTHER_FIELDS_BYTES_MAX: usize = 64 << 10;
 pub struct Http {
     address: SocketAddr,
     stop: watch::Sender<()>,
+    cut: oneshot::Sender<()>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Http {
     /// Serves these paths to the connections that `listener` accepts, encrypted if `tls` is given; the gate counts
-    /// refused connections.
+    /// refused connections, by the stamps of this clock.
     ///
     /// # Errors
     /// The system's, when the listener cannot be used or there is no thread.
@@ -77,18 +79,23 @@ impl Http {
         tls: Option<Arc<Acceptor>>,
         routes: Router,
         gate: Arc<Gate>,
+        clock: Clock,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (stop, stopped) = watch::channel(());
+        let (cut, is_cut) = oneshot::channel();
         let thread = Builder::new().name("http".into()).spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                serve::serve(listener, tls, routes, &gate, stopped).await
+                tokio::select! {
+                    ended = serve::serve(listener, tls, routes, &gate, clock, stopped) => ended,
+                    _ = is_cut => Ok(()),
+                }
             })
         })?;
-        Ok(Self { address, stop, thread })
+        Ok(Self { address, stop, cut, thread })
     }
 
     /// Returns the address that is listened on.
@@ -97,10 +104,12 @@ impl Http {
         self.address
     }
 
-    /// Stops HTTP, and waits at most until `deadline` for clients that still read an answer.
+    /// Stops HTTP, and waits at most until `deadline` for clients that still read an answer; others are cut.
     pub fn stop(self, deadline: Instant) {
         drop(self.stop);
         wait_for(deadline, || self.thread.is_finished());
+        drop(self.cut);
+        wait_for(Instant::now() + CUT_TIMEOUT, || self.thread.is_finished());
         if self.thread.is_finished()
             && let Ok(Err(error)) = self.thread.join()
         {
@@ -247,7 +256,11 @@ async fn clients(caller: Caller, Query(query): Query<ClientsQuery>) -> Result<Js
 }
 
 /// `DELETE /v1/clients/{id}`.
-async fn close_client(caller: Caller, Path(id): Path<u64>) -> Result<Json<Value>, Problem> {
+async fn close_client(
+    caller: Caller,
+    Path(id): Path<u64>,
+    Body(NoOptions {}): Body<NoOptions>,
+) -> Result<Json<Value>, Problem> {
     let command = RespCommand::of(&["CLIENT", "KILL", "ID", &id.to_string()]);
     caller.ask_for_number(command, "closed").await
 }
@@ -269,7 +282,8 @@ mod tests {
         let answer = Arc::clone(&body);
         let routes = Router::new().route("/", get(async move || Bytes::from_owner(Arc::clone(&answer))));
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
-        let http = Http::start(listener, None, routes, Arc::new(Gate::new(8, false))).expect("it starts");
+        let http = Http::start(listener, None, routes, Arc::new(Gate::new(8, false)), Clock::start());
+        let http = http.expect("it starts");
         let mut client = TcpStream::connect(http.address()).expect("connected");
         client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("asked");
         client.read_exact(&mut [0]).expect("the answer is on its way");

@@ -24,7 +24,7 @@ const WAITING_QUARTERS: usize = 3;
 
 /// All permits of the HTTP port.
 #[derive(Debug)]
-pub(super) struct Permits {
+pub(super) struct HttpPermits {
     max: usize,
     address_max: usize,
     state: Mutex<State>,
@@ -60,8 +60,8 @@ pub(super) enum NoPermit {
 
 /// One connection's permit, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Permit {
-    permits: Arc<Permits>,
+pub(super) struct HttpPermit {
+    permits: Arc<HttpPermits>,
     holder: IpAddr,
     evicted: Arc<Notify>,
     /// The connection's key in the list of idle ones; None: a request is being answered.
@@ -70,9 +70,9 @@ pub(super) struct Permit {
 
 /// A pop that waits for a message, until this is dropped.
 #[derive(Debug)]
-pub(super) struct WaitingPop(Arc<Permit>);
+pub(super) struct WaitingPop(Arc<HttpPermit>);
 
-impl Permits {
+impl HttpPermits {
     /// Returns `max` permits, of which one address may have `address_max`.
     pub(super) fn new(max: usize, address_max: usize) -> Arc<Self> {
         Arc::new(Self { max, address_max, state: Mutex::default(), changed: Notify::new() })
@@ -83,7 +83,7 @@ impl Permits {
     ///
     /// # Errors
     /// No permit is free, and no idle connection can be evicted.
-    pub(super) fn try_acquire(self: &Arc<Self>, from: IpAddr) -> Result<Permit, NoPermit> {
+    pub(super) fn try_acquire(self: &Arc<Self>, from: IpAddr) -> Result<HttpPermit, NoPermit> {
         let holder = limit_key(from);
         let mut state = self.state();
         if state.taken_by_address.get(&holder).is_some_and(|count| *count >= self.address_max) {
@@ -96,7 +96,12 @@ impl Permits {
         let evicted = Arc::new(Notify::new());
         let idle_number = state.add_idle(holder, &evicted);
         drop(state);
-        Ok(Permit { permits: Arc::clone(self), holder, evicted, idle_number: Mutex::new(Some(idle_number)) })
+        Ok(HttpPermit {
+            permits: Arc::clone(self),
+            holder,
+            evicted,
+            idle_number: Mutex::new(Some(idle_number)),
+        })
     }
 
     /// Waits until a connection has become idle or has ended.
@@ -148,7 +153,7 @@ fn decrement(counts: &mut HashMap<IpAddr, usize>, holder: IpAddr) {
     }
 }
 
-impl Permit {
+impl HttpPermit {
     /// Marks the connection as being answered.
     pub(super) fn begin_answer(&self) {
         let mut idle_number = self.idle_number();
@@ -192,7 +197,7 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for HttpPermit {
     fn drop(&mut self) {
         let mut state = self.permits.state();
         let is_evicted = self.idle_number().is_some_and(|number| state.idle.remove(&number).is_none());
@@ -222,13 +227,13 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
-    fn is_evicted(permit: &Permit) -> bool {
+    fn is_evicted(permit: &HttpPermit) -> bool {
         pin!(permit.wait_for_eviction()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     #[test]
     fn the_connection_that_has_been_idle_longest_is_evicted() {
-        let permits = Permits::new(3, 2);
+        let permits = HttpPermits::new(3, 2);
         let [first, second, third] =
             [1, 1, 2].map(|last| permits.try_acquire(from(last)).expect("there is room"));
         first.begin_answer();
@@ -241,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_address_at_its_limit_evicts_its_own_connection() {
-        let permits = Permits::new(3, 2);
+        let permits = HttpPermits::new(3, 2);
         let [other, own, _own] =
             [2, 1, 1].map(|last| permits.try_acquire(from(last)).expect("there is room"));
         let _third = permits.try_acquire(from(1)).expect("one of its own is evicted");
@@ -250,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_being_answered_keeps_its_permit() {
-        let permits = Permits::new(2, 1);
+        let permits = HttpPermits::new(2, 1);
         let [first, second] = [1, 2].map(|last| permits.try_acquire(from(last)).expect("there is room"));
         first.begin_answer();
         second.begin_answer();
@@ -263,15 +268,16 @@ mod tests {
 
     #[test]
     fn pops_that_wait_leave_permits_to_others() {
-        let permits = Permits::new(8, 4);
+        let permits = HttpPermits::new(8, 4);
         let acquire = |last| Arc::new(permits.try_acquire(from(last)).expect("there is room"));
         let [first, second] = [1, 2].map(|last| [(); 4].map(|()| acquire(last)));
-        let waiting: Vec<WaitingPop> = first.iter().chain(&second).filter_map(Permit::begin_wait).collect();
+        let waiting: Vec<WaitingPop> =
+            first.iter().chain(&second).filter_map(HttpPermit::begin_wait).collect();
         assert_eq!(waiting.len(), 6, "three of each address, and six of all");
         assert!(first[3].begin_wait().is_none());
         drop(waiting);
         assert!(first[3].begin_wait().is_some(), "once others wait no more");
-        let (all, one) = (Permits::new(4, 4), Permits::new(1, 1));
+        let (all, one) = (HttpPermits::new(4, 4), HttpPermits::new(1, 1));
         let waiting = (1..=4).filter_map(|last| Arc::new(all.try_acquire(from(last)).ok()?).begin_wait());
         assert_eq!(waiting.collect::<Vec<_>>().len(), 3, "of all addresses together");
         assert!(
@@ -282,7 +288,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_connections_that_have_ended() {
-        let permits = Permits::new(2, 2);
+        let permits = HttpPermits::new(2, 2);
         let idle = permits.try_acquire(from(1)).expect("there is room");
         let asked = Arc::new(permits.try_acquire(from(1)).expect("there is room"));
         asked.begin_answer();

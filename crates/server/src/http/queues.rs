@@ -110,7 +110,11 @@ pub(super) async fn describe(
 }
 
 /// `DELETE /v1/queues/{name}`.
-pub(super) async fn delete(caller: Caller, Path(name): Path<String>) -> Result<Json<JsonValue>, Problem> {
+pub(super) async fn delete(
+    caller: Caller,
+    Path(name): Path<String>,
+    Body(NoOptions {}): Body<NoOptions>,
+) -> Result<Json<JsonValue>, Problem> {
     change(&caller, RespCommand::of(&["QDELETE", &name]), "removed").await
 }
 

@@ -12,13 +12,13 @@ use axum::body::Body;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::permits::Permit;
+use super::permits::HttpPermit;
 
 /// Progress of the responses of one connection, shared by their bodies and the stream. When a response has been sent,
 /// the connection's permit, if it has one, becomes idle.
 #[derive(Clone)]
 pub(super) struct ResponseProgress {
-    permit: Option<Arc<Permit>>,
+    permit: Option<Arc<HttpPermit>>,
     counts: Arc<Counts>,
 }
 
@@ -32,7 +32,7 @@ struct Counts {
 
 impl ResponseProgress {
     /// Returns the progress of a connection that has this permit.
-    pub(super) fn new(permit: Option<Arc<Permit>>) -> Self {
+    pub(super) fn new(permit: Option<Arc<HttpPermit>>) -> Self {
         Self { permit, counts: Arc::default() }
     }
 

@@ -20,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use posthaste_measure::Clock;
 use posthaste_tls::Acceptor;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest, copy, sink};
@@ -30,7 +31,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::permits::{NoPermit, Permit, Permits, WaitingPop};
+use super::permits::{HttpPermit, HttpPermits, NoPermit, WaitingPop};
 use super::response_progress::ResponseProgress;
 use crate::front::files;
 use crate::front::gate::Gate;
@@ -66,7 +67,7 @@ pub(crate) struct Origin(pub(crate) IpAddr);
 
 /// The permit of a request's connection, an extension of the request.
 #[derive(Clone)]
-pub(super) struct HeldPermit(Arc<Permit>);
+pub(super) struct HeldPermit(Arc<HttpPermit>);
 
 impl HeldPermit {
     /// Marks the connection as being answered, from when the client's account is proven until the answer is sent.
@@ -112,10 +113,11 @@ pub(super) async fn serve(
     tls: Option<Arc<Acceptor>>,
     routes: Router,
     gate: &Arc<Gate>,
+    clock: Clock,
     mut stop: watch::Receiver<()>,
 ) -> io::Result<()> {
     let max = files::http_connections(getrlimit(Resource::Nofile).current);
-    let permits = Permits::new(max, max.div_ceil(2));
+    let permits = HttpPermits::new(max, max.div_ceil(2));
     loop {
         let accept = async {
             let (stream, peer) = listener.accept().await?;
@@ -136,6 +138,7 @@ pub(super) async fn serve(
         let connection = Connection {
             origin: Origin(from),
             gate: Arc::clone(gate),
+            clock,
             routes: routes.clone(),
             stop: stop.clone(),
             permit: Arc::new(permit),
@@ -148,7 +151,7 @@ pub(super) async fn serve(
 
 /// Waits for a permit for a connection from this address; None: the address is at its limit, and all of its connections
 /// are being answered.
-async fn acquire_permit(permits: &Arc<Permits>, from: IpAddr) -> Option<Permit> {
+async fn acquire_permit(permits: &Arc<HttpPermits>, from: IpAddr) -> Option<HttpPermit> {
     loop {
         match permits.try_acquire(from) {
             Ok(permit) => return Some(permit),
@@ -162,9 +165,10 @@ async fn acquire_permit(permits: &Arc<Permits>, from: IpAddr) -> Option<Permit> 
 struct Connection {
     origin: Origin,
     gate: Arc<Gate>,
+    clock: Clock,
     routes: Router,
     stop: watch::Receiver<()>,
-    permit: Arc<Permit>,
+    permit: Arc<HttpPermit>,
 }
 
 impl Connection {
@@ -195,25 +199,24 @@ impl Connection {
         }
     }
 
-    /// Waits for the TLS handshake; None: it failed, and is counted.
+    /// Waits for the TLS handshake; None: it failed, which is counted, or the client left before it began one.
     async fn accept_tls(
         &self,
         stream: TcpStream,
         tls: &Acceptor,
     ) -> Option<TlsStream<TimedStream<TcpStream>>> {
-        let handshake = async {
-            let accepted = accept_tls_or_explain(stream, tls).await.unwrap_or_else(|error| {
-                tracing::debug!(peer = %self.origin.0, "TLS handshake of HTTP failed: {error}");
-                None
-            });
-            accepted.ok_or(RefusalReason::Handshake)
-        };
-        let accepted = tokio::select! {
+        let newcomers = &self.gate.newcomers;
+        tokio::select! {
             biased;
-            accepted = handshake => accepted,
-            () = handshake_timeout(self.stop.clone()) => Err(RefusalReason::Late),
-        };
-        accepted.map_err(|reason| self.gate.newcomers.count_refusal(reason)).ok()
+            accepted = accept_tls_or_explain(stream, tls) => accepted.unwrap_or_else(|error| {
+                newcomers.note_failed_handshake(&self.origin.0.to_string(), &error, self.clock.now());
+                None
+            }),
+            () = handshake_timeout(self.stop.clone()) => {
+                newcomers.count_refusal(RefusalReason::Late);
+                None
+            }
+        }
     }
 
     async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, hang_up: Option<HangUp>) {
@@ -224,18 +227,23 @@ impl Connection {
     }
 }
 
-/// Waits for the TLS handshake of a client; None: it spoke plain text, and got [`SPEAK_TLS`] for an answer.
+/// Waits for the TLS handshake of a client; None: it left before it sent anything, as a load balancer does that only
+/// tries the port.
+///
+/// # Errors
+/// The handshake failed, or the client spoke plain text, and got [`SPEAK_TLS`] for an answer.
 async fn accept_tls_or_explain(
     mut stream: TcpStream,
     tls: &Acceptor,
 ) -> io::Result<Option<TlsStream<TimedStream<TcpStream>>>> {
     let mut first = [0];
-    if stream.peek(&mut first).await? > 0 && first[0] != posthaste_tls::HANDSHAKE {
+    let Ok(1) = stream.peek(&mut first).await else { return Ok(None) };
+    if first[0] != posthaste_tls::HANDSHAKE {
         stream.write_all(SPEAK_TLS).await?;
         stream.shutdown().await?;
         // Closing with unread bytes sends a reset, which may overtake the answer.
         copy(&mut stream.take(PLAIN_BYTES_MAX), &mut sink()).await?;
-        return Ok(None);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak TLS"));
     }
     TlsAcceptor::from(tls.config()).accept(with_write_timeout(stream, WRITE_TIMEOUT)).await.map(Some)
 }
@@ -294,7 +302,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     origin: Origin,
     hang_up: Option<HangUp>,
-    permit: Option<Arc<Permit>>,
+    permit: Option<Arc<HttpPermit>>,
     routes: Router,
     mut stop: watch::Receiver<()>,
 ) -> Option<S> {
@@ -420,8 +428,8 @@ mod tests {
     }
 
     /// Returns permits of which there is one, and that one.
-    fn the_only_permit() -> (Arc<Permits>, Arc<Permit>) {
-        let permits = Permits::new(1, 1);
+    fn the_only_permit() -> (Arc<HttpPermits>, Arc<HttpPermit>) {
+        let permits = HttpPermits::new(1, 1);
         let permit = permits.try_acquire(HERE).expect("there is room");
         (permits, Arc::new(permit))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Kind, Metric, Page, SingleValue, admission, process, requests};
+use super::{Metric, MetricType, Page, SingleValue, admission, process, requests};
 use crate::cache::admin;
 use crate::cache::memcached_server::Server;
 use crate::cache::missed_writes::MISSED_WRITES_MAX;
@@ -18,7 +18,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_connections_cut_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Clients cut for the memory they held.",
         ),
         read: |shared| Some(count(&shared.cut)),
@@ -26,7 +26,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_line_requests",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Requests that wait for a worker; 0 without workers.",
         ),
         read: |shared| Some(shared.line.len() as f64),
@@ -34,7 +34,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_line_requests_max",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Most requests that may wait for a worker (--line-limit); more are refused.",
         ),
         read: |shared| Some(shared.line.requests_max() as f64),
@@ -42,7 +42,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_ready",
-            Kind::Gauge,
+            MetricType::Gauge,
             "1 while a server takes part and answers, as /readyz says.",
         ),
         read: |shared| Some(f64::from(u8::from(shared.is_ready() == Some(true)))),
@@ -50,7 +50,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_slow_requests_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Requests that took longer than --slow; absent without it.",
         ),
         read: |shared| shared.slow.as_ref().map(|slow| slow.count() as f64),
@@ -58,23 +58,23 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_client_limit_refused_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Requests refused because their address has its limit (--client-limit); absent without it.",
         ),
         read: |shared| shared.client_rate_limiters.refused().map(|count| count as f64),
     },
     SingleValue {
-        metric: Metric::unlabeled("posthaste_servers", Kind::Gauge, "Servers."),
+        metric: Metric::unlabeled("posthaste_servers", MetricType::Gauge, "Servers."),
         read: |shared| Some(shared.fleet.table().in_use().len() as f64),
     },
     SingleValue {
-        metric: Metric::unlabeled("posthaste_servers_live", Kind::Gauge, "Servers that take part."),
+        metric: Metric::unlabeled("posthaste_servers_live", MetricType::Gauge, "Servers that take part."),
         read: |shared| Some(shared.fleet.table().live() as f64),
     },
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_missed_keys_max",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Most missed keys that are noted for a server; with one more it is flushed instead.",
         ),
         read: |_| Some(MISSED_WRITES_MAX as f64),
@@ -82,7 +82,7 @@ static SINGLE_VALUES: [SingleValue<CacheShared>; 10] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_get_misses_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Keys asked for and not found.",
         ),
         read: |shared| Some(count(&shared.fleet.misses)),
@@ -101,7 +101,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_live",
-            kind: Kind::Gauge,
+            kind: MetricType::Gauge,
             labels: SERVER_LABELS,
             help: "1 while the server takes part.",
         },
@@ -110,7 +110,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_losses_total",
-            kind: Kind::Counter,
+            kind: MetricType::Counter,
             labels: SERVER_LABELS,
             help: "How often the server was lost.",
         },
@@ -119,7 +119,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_requests_total",
-            kind: Kind::Counter,
+            kind: MetricType::Counter,
             labels: SERVER_LABELS,
             help: "Commands sent to the server.",
         },
@@ -128,7 +128,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_keys_total",
-            kind: Kind::Counter,
+            kind: MetricType::Counter,
             labels: SERVER_LABELS,
             help: "Keys asked of the server.",
         },
@@ -137,7 +137,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_errors_total",
-            kind: Kind::Counter,
+            kind: MetricType::Counter,
             labels: SERVER_LABELS,
             help: "Errors the server answered, and answers it did not give.",
         },
@@ -146,7 +146,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_missed_writes_total",
-            kind: Kind::Counter,
+            kind: MetricType::Counter,
             labels: SERVER_LABELS,
             help: "Writes answered while the server did not have them: it was away.",
         },
@@ -155,7 +155,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_missed_keys",
-            kind: Kind::Gauge,
+            kind: MetricType::Gauge,
             labels: SERVER_LABELS,
             help: "Keys the server must delete before it takes part again; 0 if it is to be flushed.",
         },
@@ -164,7 +164,7 @@ static PER_SERVER: [PerServer; 8] = [
     PerServer {
         metric: Metric {
             name: "posthaste_server_must_flush",
-            kind: Kind::Gauge,
+            kind: MetricType::Gauge,
             labels: SERVER_LABELS,
             help: "1 while the server must be flushed before it takes part again.",
         },
@@ -174,7 +174,7 @@ static PER_SERVER: [PerServer; 8] = [
 
 const SERVER_REPLY: Metric = Metric {
     name: "posthaste_server_reply_seconds",
-    kind: Kind::Histogram,
+    kind: MetricType::Histogram,
     labels: SERVER_LABELS,
     help: "How long the server's replies took, from when the command was put into its line; times are known to an eighth.",
 };
@@ -186,7 +186,7 @@ struct PerPool {
 }
 
 const fn pool_counter(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Counter, labels: &["pool"], help }
+    Metric { name, kind: MetricType::Counter, labels: &["pool"], help }
 }
 
 static PER_POOL: [PerPool; 4] = [
@@ -219,28 +219,28 @@ const ROUTE_LABELS: &[&str] = &["prefix", "commands", "pool"];
 
 const ROUTE_REQUESTS: Metric = Metric {
     name: "posthaste_route_requests_total",
-    kind: Kind::Counter,
+    kind: MetricType::Counter,
     labels: ROUTE_LABELS,
     help: "Requests by the route; of multi-gets each key.",
 };
 
 const ROUTE_REFUSED: Metric = Metric {
     name: "posthaste_route_refused_total",
-    kind: Kind::Counter,
+    kind: MetricType::Counter,
     labels: ROUTE_LABELS,
     help: "Requests that were errors because of the route's limit.",
 };
 
 const ROUTE_TIMED_OUT: Metric = Metric {
     name: "posthaste_route_timed_out_total",
-    kind: Kind::Counter,
+    kind: MetricType::Counter,
     labels: ROUTE_LABELS,
     help: "Requests whose answer did not come in time (--request-timeout, timeout of the route).",
 };
 
 const ROUTE_ANSWER: Metric = Metric {
     name: "posthaste_route_answer_seconds",
-    kind: Kind::Histogram,
+    kind: MetricType::Histogram,
     labels: ROUTE_LABELS,
     help: "How long answers took, from when their requests were read until they were whole; times are known to an eighth, and \
            what one to keys of several routes took counts for one of them.",

@@ -26,7 +26,7 @@ use posthaste_measure::Distribution;
 
 /// The type of a metric in Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// Only grows, until the process ends.
     Counter,
     /// Goes up and down.
@@ -35,7 +35,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricType {
     /// Returns the type's word in the text format.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -53,7 +53,7 @@ pub struct Metric {
     /// The metric's name.
     pub name: &'static str,
     /// The metric's type.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// The meaning of the values, in a sentence.
@@ -63,7 +63,7 @@ pub struct Metric {
 impl Metric {
     /// Returns a metric without labels.
     #[must_use]
-    pub const fn unlabeled(name: &'static str, kind: Kind, help: &'static str) -> Self {
+    pub const fn unlabeled(name: &'static str, kind: MetricType, help: &'static str) -> Self {
         Self { name, kind, labels: &[], help }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     const METRIC: Metric =
-        Metric { name: "posthaste_x_seconds", kind: Kind::Histogram, labels: &["kind"], help: "X." };
+        Metric { name: "posthaste_x_seconds", kind: MetricType::Histogram, labels: &["kind"], help: "X." };
 
     #[test]
     fn buckets_are_cumulative_and_end_with_the_total() {

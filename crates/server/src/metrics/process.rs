@@ -6,25 +6,25 @@ use posthaste_measure::{Clock, cpu_ticks};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Kind, Metric, Page, SingleValue};
+use super::{Metric, MetricType, Page, SingleValue};
 use crate::info::VERSION;
 
 const BUILD: Metric = Metric {
     name: "posthaste_build_info",
-    kind: Kind::Gauge,
+    kind: MetricType::Gauge,
     labels: &["version"],
     help: "1; the version of the program is its label.",
 };
 
 static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
     SingleValue {
-        metric: Metric::unlabeled("posthaste_uptime_seconds", Kind::Gauge, "Time since the start."),
+        metric: Metric::unlabeled("posthaste_uptime_seconds", MetricType::Gauge, "Time since the start."),
         read: |clock| Some(clock.now() as f64 / 1e9),
     },
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_clock_seconds",
-            Kind::Gauge,
+            MetricType::Gauge,
             "The machine's wall clock, in seconds since 1970; compare it with when it was asked.",
         ),
         read: |_| {
@@ -35,7 +35,7 @@ static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
     SingleValue {
         metric: Metric::unlabeled(
             "process_start_time_seconds",
-            Kind::Gauge,
+            MetricType::Gauge,
             "When the process started, in seconds since 1970.",
         ),
         read: |clock| Some(clock.started_unix_ns() as f64 / 1e9),
@@ -43,7 +43,7 @@ static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
     SingleValue {
         metric: Metric::unlabeled(
             "process_cpu_seconds_total",
-            Kind::Counter,
+            MetricType::Counter,
             "User and system time that the process has used.",
         ),
         read: |_| {
@@ -54,7 +54,7 @@ static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
     SingleValue {
         metric: Metric::unlabeled(
             "process_resident_memory_bytes",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Memory that the process has in RAM.",
         ),
         read: |_| {
@@ -66,7 +66,7 @@ static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
     SingleValue {
         metric: Metric::unlabeled(
             "process_open_fds",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Open files, sockets among them; every client is one.",
         ),
         read: |_| Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64),
@@ -74,7 +74,7 @@ static SINGLE_VALUES: [SingleValue<Clock>; 7] = [
     SingleValue {
         metric: Metric::unlabeled(
             "process_max_fds",
-            Kind::Gauge,
+            MetricType::Gauge,
             "How many files the process may have open.",
         ),
         read: |_| getrlimit(Resource::Nofile).current.map(|limit| limit as f64),

@@ -4,18 +4,22 @@ use std::path::Path;
 
 use rustix::fs::{StatVfs, statfs, statvfs};
 
-use super::{Kind, Metric, Page, SingleValue, admission, process, queues, requests, store};
+use super::{Metric, MetricType, Page, SingleValue, admission, process, queues, requests, store};
 use crate::queue_shared::QueueShared;
 
 static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
-        metric: Metric::unlabeled("posthaste_line_requests", Kind::Gauge, "Requests that wait for a worker."),
+        metric: Metric::unlabeled(
+            "posthaste_line_requests",
+            MetricType::Gauge,
+            "Requests that wait for a worker.",
+        ),
         read: |shared| Some(shared.line.len() as f64),
     },
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_line_requests_max",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Most requests that may wait (--line-limit); more get BUSY.",
         ),
         read: |shared| Some(shared.line.requests_max() as f64),
@@ -23,7 +27,7 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_ready",
-            Kind::Gauge,
+            MetricType::Gauge,
             "1 while the store accepts changes, as /readyz says.",
         ),
         read: |shared| Some(f64::from(u8::from(shared.trouble().is_none()))),
@@ -31,7 +35,7 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_slow_requests_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Requests that took longer than --slow; absent without it.",
         ),
         read: |shared| shared.slow.as_ref().map(|slow| slow.count() as f64),
@@ -39,7 +43,7 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_traces_lost_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Messages with traces that the collector was not told of; absent without --traces.",
         ),
         read: |shared| shared.tracer.as_ref().map(|tracer| tracer.lost() as f64),
@@ -47,7 +51,7 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_disk_free_bytes",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Free space on the disk of an embedded store, for users without privileges.",
         ),
         read: |shared| {
@@ -57,7 +61,7 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_disk_size_bytes",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Size of the disk that an embedded store is on.",
         ),
         read: |shared| {
@@ -67,7 +71,7 @@ static SINGLE_VALUES: [SingleValue<QueueShared>; 8] = [
     SingleValue {
         metric: Metric::unlabeled(
             "posthaste_disk_is_memory",
-            Kind::Gauge,
+            MetricType::Gauge,
             "1 if the directory of an embedded store is in a file system that is lost when the machine restarts (tmpfs, ramfs).",
         ),
         read: |shared| is_in_memory(shared.store_dir.as_deref()?).map(|is| f64::from(u8::from(is))),

@@ -6,7 +6,7 @@ use std::iter;
 
 use posthaste_wire::reply::Value;
 
-use super::{Kind, Metric, Page};
+use super::{Metric, MetricType, Page};
 
 /// A metric with a value for each queue that is shown.
 struct Row {
@@ -23,7 +23,7 @@ static ROWS: [Row; 3] = [
     Row {
         metric: Metric {
             name: "posthaste_queue_messages",
-            kind: Kind::Gauge,
+            kind: MetricType::Gauge,
             labels: LABELS,
             help: "Messages in a queue; only the queues that hold most are shown (--metrics-queues).",
         },
@@ -33,7 +33,7 @@ static ROWS: [Row; 3] = [
     Row {
         metric: Metric {
             name: "posthaste_queue_bytes",
-            kind: Kind::Gauge,
+            kind: MetricType::Gauge,
             labels: LABELS,
             help: "Bytes of the bodies in a queue; of the same queues.",
         },
@@ -43,7 +43,7 @@ static ROWS: [Row; 3] = [
     Row {
         metric: Metric {
             name: "posthaste_queue_oldest_age_seconds",
-            kind: Kind::Gauge,
+            kind: MetricType::Gauge,
             labels: LABELS,
             help: "Age of the oldest message in a queue, 0 where there is none; of the same queues.",
         },
@@ -54,7 +54,7 @@ static ROWS: [Row; 3] = [
 
 const LISTED: Metric = Metric::unlabeled(
     "posthaste_queues_listed",
-    Kind::Gauge,
+    MetricType::Gauge,
     "1 where the figures of queues are here, 0 where the store did not list queues within 2 s, or not for this account.",
 );
 

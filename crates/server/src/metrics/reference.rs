@@ -46,7 +46,7 @@ mod tests {
     use posthaste_measure::Events;
 
     use super::*;
-    use crate::metrics::{Kind, store};
+    use crate::metrics::{MetricType, store};
     use crate::path::worker::Store;
     use crate::queue::choice::StoreChoice;
     use crate::time::Time;
@@ -56,7 +56,7 @@ mod tests {
         for metric in queue_tier::metrics().chain(cache_tier::metrics()) {
             let Metric { name, kind, help, .. } = metric;
             assert!(name.starts_with("posthaste_") || name.starts_with("process_"), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricType::Counter, "{name}");
             assert!(help.ends_with('.') && !help.contains('\n'), "{name}: {help}");
         }
     }

@@ -3,12 +3,12 @@
 
 use posthaste_measure::{Ending, Meter};
 
-use super::{Kind, Metric, Page};
+use super::{Metric, MetricType, Page};
 
 /// Requests by how they ended.
 pub const REQUESTS: Metric = Metric {
     name: "posthaste_requests_total",
-    kind: Kind::Counter,
+    kind: MetricType::Counter,
     labels: &["kind", "ending"],
     help: "Requests answered, by kind and ending (ok, null: nothing was there, error). What is refused before it \
            waits, for its size, its words or a missing role, is of kind session.",
@@ -17,7 +17,7 @@ pub const REQUESTS: Metric = Metric {
 /// How long requests took.
 pub const DURATION: Metric = Metric {
     name: "posthaste_request_duration_seconds",
-    kind: Kind::Histogram,
+    kind: MetricType::Histogram,
     labels: &["kind"],
     help: "Time from the whole request being there to its answer being handed to the network.",
 };
@@ -25,7 +25,7 @@ pub const DURATION: Metric = Metric {
 /// How long requests took in the stages whose distribution is kept.
 pub const STAGE_DURATION: Metric = Metric {
     name: "posthaste_stage_duration_seconds",
-    kind: Kind::Histogram,
+    kind: MetricType::Histogram,
     labels: &["kind", "stage"],
     help: "Time in a stage, of the requests that passed it: waiting (in the line), service (the store or the servers), \
            and what the store tells of itself: sync (the disk) or statement (PostgreSQL).",
@@ -34,7 +34,7 @@ pub const STAGE_DURATION: Metric = Metric {
 /// The time of all stages.
 pub const STAGE_SUM: Metric = Metric {
     name: "posthaste_stage_seconds_total",
-    kind: Kind::Counter,
+    kind: MetricType::Counter,
     labels: &["kind", "stage"],
     help: "Time that all requests together spent in each of the five stages parse, waiting, dispatch, service, reply; \
            divide its rate by that of posthaste_requests_total.",

@@ -9,7 +9,7 @@ use std::ops::Range;
 use posthaste_measure::{Ending, Stamps};
 use posthaste_wire::command::Kind;
 use posthaste_wire::encode::Protocol;
-use posthaste_wire::fault::Fault;
+use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::{Operation, Pop};
 
 use super::pieces::Pieces;
@@ -226,6 +226,16 @@ impl Bundle {
         let Some((_, mut answer)) = self.next_ask() else { return };
         let outcome = if counted { answer.empty() } else { answer.null() };
         self.finish_one(outcome);
+    }
+
+    /// Answers a pop that was not executed because its client has left. A client that has only closed its sending side
+    /// reads this; null would tell it that nothing was there.
+    pub fn refuse_departed(&mut self) {
+        const DEPARTED: Fault = Fault::new(
+            Word::Err,
+            "POP waits for nobody who has closed the sending side of the connection; it took nothing: keep it open until the answer, or leave out BLOCK",
+        );
+        self.refuse_one(&DEPARTED);
     }
 
     /// Returns the deadline of a pop that begins to wait now, at this stamp. Its time in the waiting line counts.

@@ -253,7 +253,7 @@ impl Connection {
         match decoded {
             Decoded::Request { end } if args.is_empty() => parsing.skip_to(end),
             Decoded::Request { end } => return self.handle(end, args, parsing, turn),
-            Decoded::Typed { end, bytes } => return self.handle_inline(end, &bytes, args, parsing, turn),
+            Decoded::Unescaped { end, bytes } => return self.handle_inline(end, &bytes, args, parsing, turn),
             Decoded::NeedBytes(_) => {
                 self.peer.holds_requests = false;
                 return Next::Stop;
@@ -508,7 +508,7 @@ impl Parsing<'_> {
     /// Returns the least length that the next request can have, in bytes.
     fn request_bytes_min(&self, decoded: &Decoded) -> usize {
         match *decoded {
-            Decoded::Request { end } | Decoded::Typed { end, .. } => self.length_to(end),
+            Decoded::Request { end } | Decoded::Unescaped { end, .. } => self.length_to(end),
             Decoded::NeedBytes(more) => self.input.len() - self.at + more,
             Decoded::Discard(_) | Decoded::TooBig { .. } => usize::MAX,
             Decoded::Malformed(_) => 0,

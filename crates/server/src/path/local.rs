@@ -5,9 +5,9 @@
 //! disk.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posthaste_measure::{Clock, lock};
 use posthaste_wire::fault::Fault;
@@ -21,6 +21,10 @@ use crate::queue::answer::Answer;
 use crate::queue::rules::{Ask, Commit, Flow, Millis, News, Outcome, Rules};
 use crate::time::Time;
 
+/// Pause before the store is called to go on with what it has left. A lock that is not fair would otherwise be taken
+/// again and again before a thread that waits for it has woken up.
+const PAUSE_NS: u64 = 1_000_000;
+
 /// A store of this process, shared by workers and network threads.
 pub struct Local<R: Rules> {
     rules: Mutex<R>,
@@ -29,6 +33,8 @@ pub struct Local<R: Rules> {
     pending_news: Mutex<Vec<News>>,
     /// Whether the last commit left news that was not given to the blocked pops.
     has_pending_news: AtomicBool,
+    /// When the store is called to go on with what it has left, on the clock; 0: it has left nothing.
+    next_piece_ns: AtomicU64,
     time: Time,
     clock: Clock,
 }
@@ -41,6 +47,7 @@ impl<R: Rules> Local<R> {
             waiters: Mutex::default(),
             pending_news: Mutex::default(),
             has_pending_news: AtomicBool::new(false),
+            next_piece_ns: AtomicU64::new(0),
             time,
             clock,
         })
@@ -52,6 +59,13 @@ impl<R: Rules> Local<R> {
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
         lock(&self.waiters)
+    }
+
+    /// Returns when the store is called to go on with what it has left; None: it has left nothing.
+    fn next_piece(&self) -> Option<Instant> {
+        let at_ns = self.next_piece_ns.load(Ordering::Acquire);
+        let left = || Duration::from_nanos(at_ns.saturating_sub(self.clock.now()));
+        (at_ns > 0).then(|| self.clock.instant() + left())
     }
 
     /// Runs a batch; the caller has locked the news, so that no other batch runs.
@@ -79,9 +93,9 @@ impl<R: Rules> Local<R> {
         }
         let mut remaining = Vec::new();
         for (index, bundle) in batch.waiting.drain(..).enumerate() {
-            // The first bundle runs even if the tick alone made the commit heavy, but never before blocked pops that
+            // The first bundle runs even if the tick alone filled the commit, but never before blocked pops that
             // have news.
-            if run.has_pending_news() || index > 0 && run.rules.is_heavy() {
+            if run.has_pending_news() || index > 0 && run.rules.is_commit_full() {
                 remaining.push(bundle);
             } else {
                 run.run_bundle(bundle);
@@ -90,8 +104,11 @@ impl<R: Rules> Local<R> {
         batch.waiting.append(&mut remaining);
         self.has_pending_news.store(run.has_pending_news(), Ordering::Release);
         let sealed = rules.seal();
+        let has_work_left = rules.has_work_left();
         drop(waiters);
         drop(rules);
+        let next_piece_ns = if has_work_left { self.clock.now() + PAUSE_NS } else { 0 };
+        self.next_piece_ns.store(next_piece_ns, Ordering::Release);
         let decided = self.clock.stamp();
         let has_synced = sealed.is_some();
         self.commit(sealed, &mut batch.finished);
@@ -141,7 +158,8 @@ impl<R: Rules> Store for Local<R> {
         }
         let rules = self.rules().deadline();
         let waiters = self.waiters().deadline();
-        rules.into_iter().chain(waiters).min().map(|at| self.time.instant(at))
+        let due = rules.into_iter().chain(waiters).min().map(|at| self.time.instant(at));
+        due.into_iter().chain(self.next_piece()).min()
     }
 
     fn record_departure(&self, address: Address) -> Option<Box<Bundle>> {
@@ -231,7 +249,7 @@ impl<R: Rules> BatchRun<'_, R> {
         while !bundle.is_done() && bundle.answers.len() < BUNDLE_ANSWER_BYTES {
             if bundle.may_wait() && self.waiters.has_departed(bundle.address) {
                 // No client would read what the pop took.
-                bundle.answer_empty();
+                bundle.refuse_departed();
                 break;
             }
             match self.execute(&mut bundle) {
@@ -242,7 +260,7 @@ impl<R: Rules> BatchRun<'_, R> {
                 }
             }
             self.serve_waiters();
-            if self.rules.is_heavy() {
+            if self.rules.is_commit_full() {
                 break;
             }
         }
@@ -264,7 +282,7 @@ impl<R: Rules> BatchRun<'_, R> {
     /// one that came at the same time, or repeat an earlier answer. So the news calls one pop after another until one
     /// finds nothing: then the message is gone.
     ///
-    /// When the commit is heavy, the rest of the news is kept for the next one.
+    /// When the commit is full, the rest of the news is kept for the next one.
     fn serve_waiters(&mut self) {
         // Messages that become due while pops run are news too.
         while !self.waiters.is_empty() && !self.news.is_empty() {
@@ -279,7 +297,7 @@ impl<R: Rules> BatchRun<'_, R> {
             let mut calls: BTreeSet<Call> = news.iter().enumerate().filter_map(first_call).collect();
             let mut last: Option<Served> = None;
             while let Some(call) = calls.pop_first() {
-                if self.rules.is_heavy() {
+                if self.rules.is_commit_full() {
                     // Twice, so that the next commit takes none of it for the news of a single message.
                     let times = message_count.min(2);
                     let left = calls.iter().chain([&call]).map(|call| news[call.news_index]);

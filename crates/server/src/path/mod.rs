@@ -22,6 +22,8 @@ pub mod turn; // 2, what a connection may use while it is served
 
 pub mod session; // 2, requests that need no store
 
+mod client_command; // 2, those of CLIENT
+
 pub mod bundle; // 3, requests on their way to a worker and back
 
 pub mod progress; // 3, requests that a store executes in several calls

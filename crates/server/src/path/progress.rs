@@ -3,8 +3,6 @@
 
 use std::time::Instant;
 
-use crate::queue::rules::Millis;
-
 /// The progress of a bundle in such a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
@@ -12,15 +10,15 @@ pub struct Progress {
     pub held_back: Option<usize>,
     /// What the next request has removed so far, if it is a QPURGE or QDELETE of a large queue.
     pub removal: Removal,
-    /// How long the next request has waited for locked rows; None: it has not.
-    pub row_wait: Option<RowWait>,
+    /// Since when the next request waits for the row of a queue that another transaction keeps locked; None: it does not.
+    pub row_wait_since: Option<Instant>,
 }
 
 impl Progress {
     /// Notes that the next request is answered: the one behind it has neither removed anything nor waited.
     pub(super) fn begin_next(&mut self) {
         self.removal = Removal::default();
-        self.row_wait = None;
+        self.row_wait_since = None;
     }
 }
 
@@ -31,13 +29,4 @@ pub struct Removal {
     pub messages: u64,
     /// Whether the last attempt to remove more found nothing that it could remove.
     pub is_stuck: bool,
-}
-
-/// The wait of a bundle's next request for the row of a queue that another transaction keeps locked.
-#[derive(Clone, Copy, Debug)]
-pub struct RowWait {
-    /// Since when it waits.
-    pub since: Instant,
-    /// Deadline of its pop; None: the request is no pop that may wait.
-    pub until: Option<Millis>,
 }

@@ -5,16 +5,15 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use posthaste_wire::command::{ClientReply, KillFilter, KillTarget, Session as Command};
+use posthaste_wire::command::Session as Command;
 use posthaste_wire::docs;
 use posthaste_wire::encode::{Encoder, Protocol};
 use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::span::Span;
 
-use super::mail::Mail;
 use crate::clients::{Client, ClientDetails};
 use crate::glob;
-use crate::grants::{Grants, Role};
+use crate::grants::Grants;
 use crate::info;
 use crate::queue::rules::AccountId;
 use crate::queue_shared::QueueShared;
@@ -74,7 +73,7 @@ pub struct Session {
     /// The protocol of answers.
     pub protocol: Protocol,
     pending_login: Option<PendingLogin>,
-    reply_mode: ReplyMode,
+    pub(super) reply_mode: ReplyMode,
 }
 
 /// A login whose secret is being checked, or whose account is being looked up in the store.
@@ -90,7 +89,7 @@ struct PendingLogin {
 
 /// Which answers the client wants (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReplyMode {
+pub(super) enum ReplyMode {
     On,
     SkipNext,
     Off,
@@ -119,14 +118,6 @@ impl Session {
     #[must_use]
     pub fn grants(&self) -> Option<&Grants> {
         self.grants.as_deref()
-    }
-
-    /// Returns an error unless the connection may list other clients and close them.
-    fn require_client_administration(&self) -> Result<(), Fault> {
-        if self.account.is_none() {
-            return Err(Fault::new(Word::NoAuth, "log in before looking at other clients"));
-        }
-        self.grants.as_ref().map_or(Ok(()), |grants| grants.check_all_queues(Role::Administer))
     }
 
     /// Returns whether the connection may ask the store.
@@ -221,56 +212,9 @@ impl Session {
             Command::CommandList => docs::list(&mut self.encoder(out)),
             Command::CommandInfo(names) => docs::info(&mut self.encoder(out), &call.bytes_of_all(names)),
             Command::CommandDocs(names) => docs::docs(&mut self.encoder(out), &call.bytes_of_all(names)),
-            Command::ClientKill(target) => match self.require_client_administration() {
-                Ok(()) => return kill(*target, call, &mut self.encoder(out)),
-                Err(fault) => self.encoder(out).error(&fault),
-            },
-            _ => self.execute_client(call, out),
+            _ => return self.execute_client(call, out),
         }
         Step::Answered
-    }
-
-    /// Executes CLIENT with one of its subcommands.
-    fn execute_client(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
-        let Call { client, shared, .. } = *call;
-        let mut encoder = self.encoder(out);
-        match call.command {
-            Command::ClientId => encoder.integer(client.address.client.cast_signed()),
-            Command::ClientGetName => match client.details().name.as_str() {
-                "" => encoder.null(),
-                name => encoder.bulk(name.as_bytes()),
-            },
-            Command::ClientInfo => encoder.bulk(format!("{}\n", client.line(shared.clock.now())).as_bytes()),
-            Command::ClientList(target) => match self.require_client_administration() {
-                Ok(()) => encoder.bulk(shared.clients.list(target, shared.clock.now()).as_bytes()),
-                Err(fault) => encoder.error(&fault),
-            },
-            Command::ClientSetName(name) => {
-                client.details().name = call.text(name);
-                encoder.simple("OK");
-            }
-            Command::ClientSetInfo { attribute, value } => {
-                if attribute.of(call.bytes).eq_ignore_ascii_case(b"lib-ver") {
-                    client.details().library_version = call.text(value);
-                } else {
-                    client.details().library = call.text(value);
-                }
-                encoder.simple("OK");
-            }
-            Command::ClientReply(reply) => match reply {
-                ClientReply::On => {
-                    encoder.simple("OK");
-                    self.reply_mode = ReplyMode::On;
-                }
-                ClientReply::Off => self.reply_mode = ReplyMode::Off,
-                ClientReply::Skip if self.reply_mode == ReplyMode::On => {
-                    self.reply_mode = ReplyMode::SkipNext
-                }
-                // A muted connection stays muted, and a skip is not counted twice.
-                ClientReply::Skip => {}
-            },
-            _ => encoder.simple("OK"),
-        }
     }
 
     /// Ends the pending login with the account's number from the store.
@@ -403,63 +347,17 @@ impl Session {
         if self.is_admitted() { "default".into() } else { String::new() }
     }
 
-    fn encoder<'a>(&self, out: &'a mut Vec<u8>) -> Encoder<'a> {
+    pub(super) fn encoder<'a>(&self, out: &'a mut Vec<u8>) -> Encoder<'a> {
         Encoder::new(out, self.protocol)
     }
 }
 
 impl<'a> Call<'a> {
-    fn text(&self, span: &Span) -> String {
+    pub(super) fn text(&self, span: &Span) -> String {
         String::from_utf8_lossy(span.of(self.bytes)).into_owned()
     }
 
     fn bytes_of_all(&self, spans: &[Span]) -> Vec<&'a [u8]> {
         spans.iter().map(|span| span.of(self.bytes)).collect()
     }
-}
-
-/// Executes CLIENT KILL. The new form (filters) spares the connection that asks unless told otherwise, and answers a
-/// count. The old form (a bare peer) answers OK or an error, and then closes the asking connection too if it is of that
-/// peer.
-fn kill(target: KillTarget, call: &Call<'_>, encoder: &mut Encoder<'_>) -> Step {
-    let Call { bytes, client, shared, .. } = *call;
-    let is_target = |client: &Client| match target {
-        KillTarget::All(filter) => matches_filter(client, &filter, bytes),
-        KillTarget::OldPeer(peer) => !client.is_inside && client.peer.as_bytes() == peer.of(bytes),
-    };
-    let others = shared.clients.find(|other| other.address != client.address && is_target(other));
-    for other in &others {
-        shared.mailboxes[other.address.thread].post(Mail::Kill(other.address));
-    }
-    match target {
-        KillTarget::OldPeer(_) if is_target(client) => {
-            encoder.simple("OK");
-            return Step::Close;
-        }
-        KillTarget::OldPeer(_) if others.is_empty() => {
-            encoder.error(&Fault::new(Word::Err, "No such client"));
-        }
-        KillTarget::OldPeer(_) => encoder.simple("OK"),
-        KillTarget::All(filter) => {
-            let closes_itself = !filter.spares_asker && is_target(client);
-            encoder.integer((others.len() + usize::from(closes_itself)).cast_signed() as i64);
-            if closes_itself {
-                return Step::Close;
-            }
-        }
-    }
-    Step::Answered
-}
-
-/// Returns whether a connection matches the filter. Connections inside this process, which serve HTTP, match only a
-/// filter that names their number or account: closing them by a common property would break off other users' HTTP
-/// requests, whose outcome would then be unknown.
-fn matches_filter(client: &Client, filter: &KillFilter, bytes: &[u8]) -> bool {
-    let has_account = |name: Span| client.details().account.as_bytes() == name.of(bytes);
-    let is_named = filter.id.is_some() || filter.account.is_some();
-    !filter.is_of_no_type_here
-        && (is_named || !client.is_inside)
-        && filter.id.is_none_or(|id| client.address.client == id)
-        && filter.peer.is_none_or(|peer| client.peer.as_bytes() == peer.of(bytes))
-        && filter.account.is_none_or(has_account)
 }

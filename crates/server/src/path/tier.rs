@@ -318,11 +318,10 @@ impl QueueTier {
     }
 }
 
-/// Counts a request that was answered on the spot.
+/// Counts a request that was answered on the spot: it was never in the line, so it has no stamps of that.
 fn count_at_once(done: &AnsweredAtOnce, replied: u64, shared: &QueueShared, recorder: &mut Recorder) {
     let AnsweredAtOnce { kind, outcome, id, request_bytes, answer_bytes, received, answered } = *done;
-    let stamps =
-        Stamps { received, enqueued: received, dequeued: received, sent: received, answered, replied };
+    let stamps = Stamps { received, answered, replied, ..Stamps::default() };
     let noted = Noted::new(kind as u8, ending(outcome), stamps);
     let noted = Noted { client: id.client, request_bytes, answer_bytes, ..noted };
     if let Some(slow) = &shared.slow {

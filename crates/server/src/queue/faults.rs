@@ -86,6 +86,14 @@ pub(crate) fn out_of_memory(limit: u64, of_names: u64, of_answers: u64) -> Fault
     Fault::about(Word::Full, text)
 }
 
+/// The messages of emptied queues need memory until they are freed.
+pub(crate) fn still_freeing(limit: u64) -> Fault {
+    let text = format!(
+        "the messages of emptied queues are still being freed, and all together need more than {limit} bytes of memory; try again"
+    );
+    Fault::about(Word::Full, text)
+}
+
 /// What the store remembers for readers needs far more memory than it may.
 pub(crate) fn much_remembered(limit: u64) -> Fault {
     let text = format!(

@@ -82,6 +82,10 @@ impl Rules for Mock {
 
     const NEEDS_NO_WORKER: bool = true;
 
+    fn awaited(&self, _requests: usize, _request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        None
+    }
+
     fn prepare(&mut self, _requests: usize, _request_bytes: usize) -> Result<(), Fault> {
         Ok(())
     }
@@ -106,8 +110,16 @@ impl Rules for Mock {
         None
     }
 
+    fn has_work_left(&self) -> bool {
+        false
+    }
+
     fn seal(&mut self) -> Option<NoCommit> {
         None
+    }
+
+    fn is_commit_full(&self) -> bool {
+        false
     }
 
     fn committed(&mut self, commit: NoCommit, _result: &Result<(), Fault>) {
@@ -120,6 +132,10 @@ impl Rules for Mock {
 
     fn meet_account(&mut self, _name: &[u8]) -> Result<AccountId, Fault> {
         Ok(1)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

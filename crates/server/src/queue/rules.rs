@@ -146,11 +146,9 @@ pub trait Rules: Send {
     /// Whether `read` answers every request: such a store needs no worker (the mock).
     const NEEDS_NO_WORKER: bool = false;
 
-    /// Returns what `prepare` would wait for before a run of so many requests and bytes, to be waited for without
-    /// holding the store; None: nothing.
-    fn awaited(&self, _requests: usize, _request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
-        None
-    }
+    /// Returns what a run of so many requests and bytes would wait for, to be waited for without holding the store;
+    /// None: nothing.
+    fn awaited(&self, requests: usize, request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>>;
 
     /// Called before a run of `execute` whose requests hold `request_bytes` bytes in all, `requests` in number.
     /// An error says that nothing that changes the store can be accepted now (the disk is full, or a sync failed);
@@ -163,9 +161,9 @@ pub trait Rules: Send {
     /// Decides one request. Writes exactly one answer unless it says [`Flow::Waits`].
     fn execute(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>, news: &mut Vec<News>) -> Flow;
 
-    /// Answers a request that changes nothing and need not wait for a commit (PEEK, QREADABLE, QINFO, QBROWSE, ACCOUNTS,
+    /// Answers a request that changes nothing and need not wait for a commit (PEEK, QREADABLE, QINFO, QBROWSE,
     /// LOGIN of an account already durable), from what is durable. None: it must be executed. It is not asked for
-    /// what comes in pieces (QLIST), unless it answers everything.
+    /// what comes in pieces (QLIST, ACCOUNTS), unless it answers everything.
     fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome>;
 
     /// Lets time pass: delays and leases run out, messages expire. Cheap when nothing is due.
@@ -174,14 +172,17 @@ pub trait Rules: Send {
     /// Returns when `tick` is next wanted; None: only requests change anything.
     fn deadline(&self) -> Option<Millis>;
 
+    /// Returns whether the last seal left work that nobody waits for. Each seal does a piece of it, and the next one
+    /// should come soon, but not at once: so threads that wait for the store get it in between.
+    fn has_work_left(&self) -> bool;
+
     /// Returns what must be written for the executions since the last seal; None: they changed nothing.
     fn seal(&mut self) -> Option<Self::Commit>;
 
-    /// Returns whether so much was decided since the last seal, all of it held in memory, that the next seal should
-    /// come before anything else.
-    fn is_heavy(&self) -> bool {
-        false
-    }
+    /// Returns whether the next seal should come before anything else is decided: what was decided since the last one
+    /// is much, all of it held in memory, or what comes next would have to wait for the disk. Not before anything was
+    /// decided.
+    fn is_commit_full(&self) -> bool;
 
     /// Notes that the commit has ended. After an error the store accepts no more changes until it is opened again.
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>);
@@ -201,9 +202,7 @@ pub trait Rules: Send {
     fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault>;
 
     /// Returns why nothing is accepted at present, not even what would help, with what does; None: something is.
-    fn trouble(&self) -> Option<String> {
-        None
-    }
+    fn trouble(&self) -> Option<String>;
 
     /// Returns figures for INFO and the record, each with its name (unit included) and value.
     fn figures(&self) -> Vec<(&'static str, u64)>;

@@ -30,6 +30,8 @@ type Exchange = (Vec<u8>, Vec<u8>);
 pub(crate) struct Minutes {
     /// By a worker, for each connection in order.
     carried: BTreeMap<Name, VecDeque<Exchange>>,
+    /// Of a bundle that was not answered in one go: the number of the next request, and the bytes of those before it.
+    begun: BTreeMap<Name, (u64, usize)>,
     /// On the spot, by request.
     spoken: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
 }
@@ -65,13 +67,17 @@ impl Minutes {
     /// A connection is over.
     pub(crate) fn close(&mut self, name: Name) {
         self.carried.remove(&name);
+        self.begun.remove(&name);
     }
 
     fn take_down(&mut self, life: u64, bundle: &Bundle) {
         let name = Name { life, number: bundle.address.client };
         let exchanges = self.carried.entry(name).or_default();
-        let (mut asked, mut answered) = (&bundle.bytes[..], &bundle.answers[..]);
-        for request in &bundle.requests {
+        // The rest of a bundle that was not answered in one go has the bytes of all.
+        let begun = self.begun.remove(&name).filter(|(next, _)| *next == bundle.number);
+        let before = begun.map_or(0, |(_, bytes)| bytes);
+        let (mut asked, mut answered) = (&bundle.bytes[before..], &bundle.answers[..]);
+        for request in &bundle.requests[..bundle.answered] {
             if matches!(request.operation, Operation::Login { .. }) {
                 continue; // the session answers in other words
             }
@@ -79,6 +85,10 @@ impl Minutes {
             let (answer, others) = answered.split_at(request.answer_bytes as usize);
             (asked, answered) = (later, others);
             exchanges.push_back((question.to_vec(), answer.to_vec()));
+        }
+        if !bundle.is_done() {
+            let next = bundle.number + bundle.answered as u64;
+            self.begun.insert(name, (next, bundle.bytes.len() - asked.len()));
         }
     }
 }
@@ -239,6 +249,10 @@ impl Store for Desk {
 
     fn reported_time(&self) -> Option<&'static str> {
         self.store.reported_time()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.store.trouble()
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

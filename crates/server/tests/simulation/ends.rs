@@ -22,6 +22,9 @@ use super::world::{BEGIN_UNIX_NS, Event, World};
 /// How long a stop may take before the rest is cut.
 const DRAIN: u64 = 20_000 * MS;
 
+/// Bytes from which on a commit is full: few, so that some are.
+const COMMIT_BYTES: u64 = 2_000;
+
 /// How long the machine stands still at most: for longer than keys are remembered.
 const DOZE: u64 = 15 * 60_000 * MS;
 
@@ -164,8 +167,15 @@ impl World {
     pub(super) fn open_embedded(&self, in_order: bool) -> Embedded {
         let drive = self.drive.borrow().after_kill();
         let open = |drive: Drive, seed| {
-            let options =
-                EmbeddedOptions { segment_bytes: 8 << 10, seed: Some(seed), ..EmbeddedOptions::default() };
+            let options = EmbeddedOptions {
+                segment_bytes: 8 << 10,
+                seed: Some(seed),
+                freed_at_once: 1,
+                commit_bytes: COMMIT_BYTES,
+                prepares_ahead: false,
+                events: self.events.clone(),
+                ..EmbeddedOptions::default()
+            };
             Embedded::open_on(Arc::new(drive), options)
                 .unwrap_or_else(|error| panic!("it cannot be opened: {error}"))
         };

@@ -180,6 +180,8 @@ impl World {
         if self.plan.store == StoreKind::Embedded {
             drop(self.open_embedded(true));
         }
+        let swept = self.events.take().iter().filter(|event| event.kind == "segment swept").count();
+        self.count("segments swept", swept as u64);
         let left = self.truth().ids();
         self.note(format_args!("{} messages are left", left.len()));
         let accounted = self.ledger.borrow().close(&left);

@@ -18,10 +18,14 @@ const LATER_MS: [Millis; 7] = [0, 1, 10, 60, 150, 1_100, 5_000];
 const BY_ONE_MS: Millis = 1_100;
 
 /// What clients may have asked before: it is answered as it was then, if that is remembered.
-const REPEATED: [&str; 6] = [
+/// Every key of a send to every queue is, since one that reached nobody leaves nothing else.
+const REPEATED: [&str; 9] = [
     "SEND a x DEDUP k",
     "SEND a x DEDUP l",
     "SEND b x DEDUP k",
+    "SEND b x DEDUP l",
+    "SEND grave x DEDUP k",
+    "SEND grave x DEDUP l",
     "POP QUEUE a REQID k",
     "POP QUEUE b REQID l",
     "POP FROM ann REQID k",

@@ -49,7 +49,7 @@ impl Trace {
 }
 
 /// What is counted; a campaign in which one of these never happens shows little.
-pub(crate) const COUNTED: [&str; 23] = [
+pub(crate) const COUNTED: [&str; 26] = [
     "steps",
     "requests",
     "answers",
@@ -71,6 +71,9 @@ pub(crate) const COUNTED: [&str; 23] = [
     "half closes",
     "stalls",
     "steps during a sync",
+    "full commits",
+    "purges left to free",
+    "segments swept",
     "messages taken",
     "messages accounted for",
 ];

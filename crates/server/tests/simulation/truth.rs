@@ -64,6 +64,8 @@ pub(crate) struct Truth {
     sealed: Option<usize>,
     /// The batch that is executed must not change anything.
     is_refused: bool,
+    /// The commit of the batch is full: whoever could be served may have to wait for the next one.
+    is_full: bool,
     /// The real store has given up: from now on it only shows what is durable.
     has_failed: bool,
     now: Millis,
@@ -100,6 +102,7 @@ impl Truth {
             durable: 0,
             sealed: None,
             is_refused: false,
+            is_full: false,
             has_failed: false,
             now: 0,
             is_fresh: true,
@@ -344,15 +347,20 @@ impl Truth {
         let taken = first_id(done.answer);
         let (now, store) = (self.now, &mut self.store);
         let wants = |parked: &&Parked| {
-            parked.until > now && taken.is_some() && first_id(&parked.sees(store, now)) == taken
+            parked.until > now && taken.is_some() && first_id(&parked.sees(store)) == taken
         };
         self.parked[..before].iter().find(wants).map(|parked| parked.select)
     }
 
     /// A batch begins; `takes_changes`: and not only reads.
     pub(crate) fn begin(&mut self, takes_changes: bool) {
-        self.is_refused = !takes_changes;
+        (self.is_refused, self.is_full) = (!takes_changes, false);
         self.has_ended_waits = !takes_changes;
+    }
+
+    /// The commit has become full.
+    pub(crate) fn fill(&mut self) {
+        self.is_full = true;
     }
 
     /// Whether there is a reason for the answer that the store failed.
@@ -362,24 +370,24 @@ impl Truth {
 
     /// Nobody is told that there is nothing, because their time is over, while there is something.
     pub(crate) fn end_waits(&mut self) {
-        if std::mem::replace(&mut self.has_ended_waits, true) || self.has_failed {
+        if std::mem::replace(&mut self.has_ended_waits, true) || self.has_failed || self.is_full {
             return;
         }
         let (now, store) = (self.now, &mut self.store);
         for parked in self.parked.iter().filter(|parked| parked.until <= now) {
-            let seen = parked.sees(store, now);
+            let seen = parked.sees(store);
             assert!(first_id(&seen).is_none(), "{:?} gives up, and there is a message", parked.select);
         }
     }
 
     /// A batch is over: nobody waits who need not.
     pub(crate) fn check_waits(&mut self) {
-        if self.has_failed {
+        if self.has_failed || self.is_full {
             return;
         }
-        let (now, store) = (self.now, &mut self.store);
+        let store = &mut self.store;
         for parked in &self.parked {
-            let seen = parked.sees(store, now);
+            let seen = parked.sees(store);
             let is_there = first_id(&seen).is_some();
             assert!(!is_there, "{:?} waits, and there is {}", parked.select, String::from_utf8_lossy(&seen));
         }
@@ -393,12 +401,12 @@ impl Truth {
 }
 
 impl Parked {
-    /// What it would get.
-    fn sees(&self, store: &mut Memory, now: Millis) -> Vec<u8> {
+    /// What it would get, as far as the store has been told the time.
+    fn sees(&self, store: &mut Memory) -> Vec<u8> {
         let operation = Operation::Peek(self.select);
         let ask = Ask { account: self.account, operation: &operation, bytes: &self.bytes };
         let mut seen = Vec::new();
-        store.read(now, ask, &mut Answer::new(&mut seen, Protocol::Resp3));
+        store.read(0, ask, &mut Answer::new(&mut seen, Protocol::Resp3));
         seen
     }
 }

@@ -60,6 +60,10 @@ impl<R: Rules> Rules for Witness<R> {
 
     const REPORTED_TIME: Option<&'static str> = R::REPORTED_TIME;
 
+    fn awaited(&self, requests: usize, bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        self.store.awaited(requests, bytes)
+    }
+
     fn prepare(&mut self, requests: usize, request_bytes: usize) -> Result<(), Fault> {
         let world = world();
         let mut prepared = self.store.prepare(requests, request_bytes);
@@ -114,6 +118,14 @@ impl<R: Rules> Rules for Witness<R> {
         self.store.deadline()
     }
 
+    fn has_work_left(&self) -> bool {
+        let has_work_left = self.store.has_work_left();
+        if let Some(world) = current() {
+            world.count("purges left to free", u64::from(has_work_left));
+        }
+        has_work_left
+    }
+
     fn seal(&mut self) -> Option<Self::Commit> {
         let world = current()?; // where it is over, the store is dropped and nobody asks what became of it
         let sealed = self.store.seal();
@@ -125,6 +137,15 @@ impl<R: Rules> Rules for Witness<R> {
         let commit = if has_disk { sealed.map(|commit| Watched(Some(commit))) } else { Some(Watched(None)) };
         self.truth().seal(commit.is_some());
         commit
+    }
+
+    fn is_commit_full(&self) -> bool {
+        let is_full = self.store.is_commit_full();
+        if is_full {
+            world().count("full commits", 1);
+            self.truth().fill();
+        }
+        is_full
     }
 
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>) {
@@ -146,6 +167,10 @@ impl<R: Rules> Rules for Witness<R> {
         let receipts = (self.receipts)(&self.store);
         self.truth().meet_account(name, id, receipts);
         Ok(id)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.store.trouble()
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

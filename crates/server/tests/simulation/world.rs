@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrand::Rng;
-use posthaste_measure::{Hand, lock};
+use posthaste_measure::{Clock, Events, Hand, lock};
 use posthaste_server::front::readiness::Readiness;
 use posthaste_server::front::socket::Socket;
 
@@ -69,6 +69,8 @@ pub(crate) struct World {
     pub(super) dice: RefCell<Rng>,
     pub(super) seed: u64,
     pub(super) hand: &'static Hand,
+    /// What the stores record.
+    pub(super) events: Events,
     pub(super) trace: RefCell<Trace>,
     pub(super) counts: RefCell<Counts>,
     pub(super) calendar: RefCell<BinaryHeap<Reverse<(u64, u64, Event)>>>,
@@ -122,12 +124,14 @@ impl World {
     pub(super) fn new(life: Life) -> Self {
         let mut dice = Rng::with_seed(life.seed);
         let plan = Plan::draw(&mut dice);
+        let hand = Hand::at_zero();
         let client = |index| RefCell::new(Client::new(index, dice.fork(), plan.requests));
         let clients = (0..plan.clients).map(client).collect();
         Self {
             mutant: life.mutant,
             seed: life.seed,
-            hand: Hand::at_zero(),
+            events: Events::kept(Clock::by_hand(hand, BEGIN_UNIX_NS)),
+            hand,
             trace: RefCell::new(Trace::new(life.tells)),
             counts: RefCell::default(),
             calendar: RefCell::default(),

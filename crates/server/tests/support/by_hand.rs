@@ -73,6 +73,10 @@ impl Standing {
 impl Rules for Standing {
     type Commit = <Memory as Rules>::Commit;
 
+    fn awaited(&self, requests: usize, bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        self.with(|store, _| store.awaited(requests, bytes))
+    }
+
     fn prepare(&mut self, requests: usize, bytes: usize) -> Result<(), Fault> {
         self.with(|store, _| store.prepare(requests, bytes))
     }
@@ -93,8 +97,16 @@ impl Rules for Standing {
         self.with(|store, _| store.deadline())
     }
 
+    fn has_work_left(&self) -> bool {
+        self.with(|store, _| store.has_work_left())
+    }
+
     fn seal(&mut self) -> Option<Self::Commit> {
         self.with(|store, _| store.seal())
+    }
+
+    fn is_commit_full(&self) -> bool {
+        self.with(|store, _| store.is_commit_full())
     }
 
     fn committed(&mut self, commit: Self::Commit, result: &Result<(), Fault>) {
@@ -107,6 +119,10 @@ impl Rules for Standing {
 
     fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         self.with(|store, _| store.meet_account(name))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.with(|store, _| store.trouble())
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -13,6 +13,7 @@ use posthaste_measure::{Clock, Meter, Scheme};
 use posthaste_server::cache::client_rate_limiters::ClientRateLimiters;
 use posthaste_server::cache::fleet::Fleet;
 use posthaste_server::cache::health::Ejection;
+use posthaste_server::cache::held_memory::HeldMemory;
 use posthaste_server::cache::layout::Layout;
 use posthaste_server::cache::pipelined::Pipelined;
 use posthaste_server::cache::request_kind;
@@ -41,6 +42,34 @@ pub(crate) struct Thread {
     events: Events,
 }
 
+/// What the threads of a tier share, of which one has this poll.
+pub(crate) fn share(
+    poll: &Poll,
+    layout: &Layout,
+    ejection: Ejection,
+    clock: Clock,
+    client_rate_limiters: ClientRateLimiters,
+) -> Arc<CacheShared> {
+    let fleet = Fleet::new(&layout.clone().with_server_limits(LIMITS), ejection).expect("addresses");
+    for server in &fleet.table().servers {
+        server.dialect.note(b"VERSION 1.6.18\r\n");
+    }
+    Arc::new(CacheShared {
+        fleet: Arc::new(fleet),
+        line: WorkerLine::new(0, 0),
+        meter: Meter::new(Scheme::tier(request_kind::NAMES, None), Duration::from_secs(1), clock, None),
+        clock,
+        mailboxes: vec![mailbox(poll).expect("a waker")],
+        limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
+        client_rate_limiters,
+        held_memory: HeldMemory::new(usize::MAX, 1),
+        gate: Arc::new(Gate::new(CLIENTS, false)),
+        reads: Reads::default(),
+        cut: AtomicU64::new(0),
+        slow: None,
+    })
+}
+
 impl Thread {
     pub(crate) fn new(layout: &Layout, clock: Clock) -> Self {
         Self::limiting(layout, clock, ClientRateLimiters::default())
@@ -49,29 +78,9 @@ impl Thread {
     /// Creates a thread with limits for its clients.
     pub(crate) fn limiting(layout: &Layout, clock: Clock, client_rate_limiters: ClientRateLimiters) -> Self {
         let poll = Poll::new().expect("events");
-        let mailboxes = vec![mailbox(&poll).expect("a waker")];
-        let gate = Arc::new(Gate::new(CLIENTS, false));
-        let fleet = Arc::new(
-            Fleet::new(&layout.clone().with_server_limits(LIMITS), Ejection::Never).expect("addresses"),
-        );
-        for server in &fleet.table().servers {
-            server.dialect.note(b"VERSION 1.6.18\r\n");
-        }
-        let shared = Arc::new(CacheShared {
-            fleet,
-            line: WorkerLine::new(0, 0),
-            meter: Meter::new(Scheme::tier(request_kind::NAMES, None), Duration::from_secs(1), clock, None),
-            clock,
-            mailboxes: mailboxes.clone(),
-            limits: Limits { value_bytes: VALUE_BYTES, line_bytes: VALUE_BYTES },
-            client_rate_limiters,
-            memory_per_thread: usize::MAX,
-            gate: Arc::clone(&gate),
-            reads: Reads::default(),
-            cut: AtomicU64::new(0),
-            slow: None,
-        });
-        let tier = CacheTier::new(Arc::clone(&shared), Pipelined::new(0, Arc::clone(&shared)));
+        let shared = share(&poll, layout, Ejection::Never, clock, client_rate_limiters);
+        let (mailboxes, gate) = (shared.mailboxes.clone(), Arc::clone(&shared.gate));
+        let tier = CacheTier::new(0, Arc::clone(&shared), Pipelined::new(0, Arc::clone(&shared)));
         let setup = ThreadSetup { thread: 0, poll, listeners: Vec::new(), mailboxes, gate, clock };
         let network = Network::new(setup, tier).expect("nothing to register");
         Self { shared, network, events: Events::with_capacity(64) }

@@ -76,6 +76,12 @@ impl Scene {
         self.router.ask(client, &request, &text.as_bytes()[..end], self.router.now)
     }
 
+    /// Has a request that could not be taken, and was received at this time, tried again unless it is late.
+    pub(crate) fn retry(&mut self, text: &str, received: u64) -> Admission {
+        let Decoded::Request(request, end) = decode(text.as_bytes(), &LIMITS) else { panic!("{text:?}") };
+        self.router.retry_unless_late(0, &request, &text.as_bytes()[..end], received)
+    }
+
     /// Takes what the client is answered.
     pub(crate) fn answered(&mut self) -> String {
         let text = String::from_utf8(self.router.answers.unwritten(0).to_vec()).expect("text");

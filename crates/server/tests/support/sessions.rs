@@ -72,7 +72,7 @@ impl Expected {
                         return expected;
                     }
                 }
-                Decoded::Typed { end, bytes: meant } => {
+                Decoded::Unescaped { end, bytes: meant } => {
                     let command = parse(&args, &meant, MESSAGE_BYTES).ok();
                     mute = expected.add(command.as_ref(), mute);
                     at = end;

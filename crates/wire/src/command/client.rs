@@ -93,20 +93,35 @@ fn kill(words: &mut Words<'_>) -> Parsed {
     if words.left() == 1 {
         return done(Session::ClientKill(KillTarget::OldPeer(words.required()?)));
     }
-    let mut filter = KillFilter { spares_asker: true, ..KillFilter::default() };
+    let mut filter = KillFilter::default();
+    let (mut is_of_type_here, mut spares_asker) = (None, None);
     while let Some(option) = words.keyword() {
         match &*option {
-            b"ID" => filter.id = Some(words.number(&option, CLIENT_NUMBER)?),
-            b"ADDR" => filter.peer = Some(words.value(&option)?),
+            b"ID" => {
+                let id = words.number(&option, CLIENT_NUMBER)?;
+                words.set(&mut filter.id, id, &option)?;
+            }
+            b"ADDR" => {
+                let peer = words.value(&option)?;
+                words.set(&mut filter.peer, peer, &option)?;
+            }
             b"USER" => {
                 let name = words.value(&option)?;
-                filter.account = Some(words.account(name)?);
+                words.set(&mut filter.account, words.account(name)?, &option)?;
             }
-            b"TYPE" => filter.is_of_no_type_here = !is_normal(words, &option)?,
-            b"SKIPME" => filter.spares_asker = yes_or_no(words, &option)?,
+            b"TYPE" => {
+                let is_normal = is_normal(words, &option)?;
+                words.set(&mut is_of_type_here, is_normal, &option)?;
+            }
+            b"SKIPME" => {
+                let spares = yes_or_no(words, &option)?;
+                words.set(&mut spares_asker, spares, &option)?;
+            }
             _ => return Err(words.unknown(&option)),
         }
     }
+    filter.is_of_no_type_here = is_of_type_here == Some(false);
+    filter.spares_asker = spares_asker.unwrap_or(true);
     done(Session::ClientKill(KillTarget::All(filter)))
 }
 

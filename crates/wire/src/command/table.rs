@@ -16,7 +16,7 @@ pub(super) struct Entry {
     pub arity: i32,
     /// Reads the arguments behind the name.
     pub parse: fn(&mut Words<'_>) -> Parsed,
-    /// Whether the session answers this command, even before a login. False for every subcommand.
+    /// Whether the session answers this command, before a login too, if only with NOAUTH. False for every subcommand.
     is_for_sessions: bool,
 }
 

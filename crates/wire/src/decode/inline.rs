@@ -19,27 +19,27 @@ const UNBALANCED: &str = "Protocol error: unbalanced quotes in request: whatever
 const HTTP: &str = "Protocol error: this is HTTP, but here RESP is spoken";
 
 /// Why the words of a line cannot be spans of it.
-enum Other {
+enum NotBorrowed {
     /// A word has an escape or a quote inside, so it differs from the bytes sent.
-    Written,
+    NeedsUnescaping,
     /// The quotes are unbalanced.
-    Wrong,
+    Unbalanced,
 }
 
 /// Appends the words of `line` as spans of it. If a word must be unescaped, returns the unescaped line, and
 /// the spans are of that.
 pub(super) fn split(line: &[u8], words: &mut Vec<Span>) -> Result<Option<Vec<u8>>, &'static str> {
     let before = words.len();
-    let written = match stretches(line, words) {
+    let unescaped = match split_borrowed(line, words) {
         Ok(()) => None,
-        Err(Other::Wrong) => return Err(UNBALANCED),
-        Err(Other::Written) => {
+        Err(NotBorrowed::Unbalanced) => return Err(UNBALANCED),
+        Err(NotBorrowed::NeedsUnescaping) => {
             words.truncate(before);
-            Some(written_anew(line, words)?)
+            Some(unescape(line, words)?)
         }
     };
-    refuse_http(written.as_deref().unwrap_or(line), words)?;
-    Ok(written)
+    refuse_http(unescaped.as_deref().unwrap_or(line), words)?;
+    Ok(unescaped)
 }
 
 fn is_blank(byte: u8) -> bool {
@@ -51,7 +51,7 @@ fn is_quote(byte: u8) -> bool {
 }
 
 /// Appends the words of a line if all of them are spans of it.
-fn stretches(line: &[u8], words: &mut Vec<Span>) -> Result<(), Other> {
+fn split_borrowed(line: &[u8], words: &mut Vec<Span>) -> Result<(), NotBorrowed> {
     let mut at = 0;
     while let Some(&first) = line.get(at) {
         if is_blank(first) {
@@ -67,49 +67,57 @@ fn stretches(line: &[u8], words: &mut Vec<Span>) -> Result<(), Other> {
 }
 
 /// Returns where the unquoted word that begins at `start` ends.
-fn bare_end(line: &[u8], start: usize) -> Result<usize, Other> {
+fn bare_end(line: &[u8], start: usize) -> Result<usize, NotBorrowed> {
     let stop = line[start..].iter().position(|&byte| is_blank(byte) || is_quote(byte));
     let end = stop.map_or(line.len(), |stop| start + stop);
-    if line.get(end).is_some_and(|&byte| !is_blank(byte)) { Err(Other::Written) } else { Ok(end) }
+    if line.get(end).is_some_and(|&byte| !is_blank(byte)) {
+        Err(NotBorrowed::NeedsUnescaping)
+    } else {
+        Ok(end)
+    }
 }
 
 /// Returns where the quote that opens at `open` is closed; a blank or nothing must follow.
-fn closing(line: &[u8], open: usize) -> Result<usize, Other> {
+fn closing(line: &[u8], open: usize) -> Result<usize, NotBorrowed> {
     let quote = line[open];
     let mut at = open + 1;
     while let Some(found) = line.get(at..).and_then(|rest| memchr2(quote, b'\\', rest)) {
         at += found;
         let next = line.get(at + 1);
         if line[at] == quote {
-            return if next.is_none_or(|&byte| is_blank(byte)) { Ok(at) } else { Err(Other::Wrong) };
+            return if next.is_none_or(|&byte| is_blank(byte)) {
+                Ok(at)
+            } else {
+                Err(NotBorrowed::Unbalanced)
+            };
         }
         if quote == b'"' || next == Some(&quote) {
-            return Err(Other::Written);
+            return Err(NotBorrowed::NeedsUnescaping);
         }
         at += 1;
     }
-    Err(Other::Wrong)
+    Err(NotBorrowed::Unbalanced)
 }
 
 /// Returns the unescaped words of a line, one directly after the other, and appends their spans.
-fn written_anew(line: &[u8], words: &mut Vec<Span>) -> Result<Vec<u8>, &'static str> {
-    let mut written = Vec::with_capacity(line.len());
+fn unescape(line: &[u8], words: &mut Vec<Span>) -> Result<Vec<u8>, &'static str> {
+    let mut unescaped = Vec::with_capacity(line.len());
     let mut rest = line;
     while let Some(first) = rest.iter().position(|&byte| !is_blank(byte)) {
-        let start = written.len();
-        rest = word(&rest[first..], &mut written)?;
-        words.push(Span { start: start as u32, len: (written.len() - start) as u32 });
+        let start = unescaped.len();
+        rest = word(&rest[first..], &mut unescaped)?;
+        words.push(Span { start: start as u32, len: (unescaped.len() - start) as u32 });
     }
-    Ok(written)
+    Ok(unescaped)
 }
 
 /// Writes the first word, which ends at a blank, with its quote, or with the line. Returns the bytes behind it.
-fn word<'a>(mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+fn word<'a>(mut rest: &'a [u8], unescaped: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     while let Some((&byte, behind)) = rest.split_first() {
         match byte {
-            b'"' | b'\'' => return quoted(byte, behind, written),
+            b'"' | b'\'' => return quoted(byte, behind, unescaped),
             byte if is_blank(byte) => break,
-            byte => written.push(byte),
+            byte => unescaped.push(byte),
         }
         rest = behind;
     }
@@ -117,7 +125,7 @@ fn word<'a>(mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'sta
 }
 
 /// Writes the text between two quotes, the first of which is already passed. Returns the bytes behind the second.
-fn quoted<'a>(quote: u8, mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+fn quoted<'a>(quote: u8, mut rest: &'a [u8], unescaped: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     loop {
         let (&byte, behind) = rest.split_first().ok_or(UNBALANCED)?;
         rest = behind;
@@ -129,7 +137,7 @@ fn quoted<'a>(quote: u8, mut rest: &'a [u8], written: &mut Vec<u8>) -> Result<&'
             (b'\\', _) if rest.first() == Some(&quote) => (quote, 1),
             _ => (byte, 0),
         };
-        written.push(meant);
+        unescaped.push(meant);
         rest = &rest[length..];
     }
 }

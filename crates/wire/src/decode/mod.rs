@@ -43,7 +43,7 @@ pub enum Decoded {
     },
     /// One whole inline command that ended before `input[end]`, in which a word had to be unescaped: the
     /// spans in `args` are of `bytes`.
-    Typed {
+    Unescaped {
         /// Where the next request begins.
         end: usize,
         /// The unescaped words.
@@ -116,7 +116,7 @@ pub struct Decoder {
     /// Arguments decoded so far, counted from the same byte as `done`.
     spans: Vec<Span>,
     /// The unescaped words of an inline command, if unescaping was needed.
-    typed: Option<Vec<u8>>,
+    unescaped: Option<Vec<u8>>,
     /// The fault to answer once the request is known to be too large; its bytes are discarded from then on.
     too_big: Option<Fault>,
 }
@@ -134,7 +134,7 @@ impl Decoder {
     /// Makes a decoder for a new connection. It allocates nothing before the first request.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, place: Place::Start, done: 0, spans: Vec::new(), typed: None, too_big: None }
+        Self { limits, place: Place::Start, done: 0, spans: Vec::new(), unescaped: None, too_big: None }
     }
 
     /// Returns whether the decoder is between two requests.
@@ -145,7 +145,7 @@ impl Decoder {
 
     /// Continues with the request that begins at `input[start]`. Until it has ended, or some of it was
     /// discarded, each call must be given the same bytes from `start` on, and whatever has arrived since.
-    /// `args` is emptied; spans in it count from `input[0]`, except for [`Decoded::Typed`].
+    /// `args` is emptied; spans in it count from `input[0]`, except for [`Decoded::Unescaped`].
     pub fn decode(&mut self, input: &[u8], start: usize, args: &mut Vec<Span>) -> Decoded {
         args.clear();
         let input = &input[..input.len().min(INPUT_BYTES_MAX)];
@@ -187,7 +187,7 @@ impl Decoder {
             self.done = request.len();
             return Err(Stop::NeedBytes(1));
         };
-        self.typed = inline::split(&request[..end], &mut self.spans).map_err(Stop::malformed)?;
+        self.unescaped = inline::split(&request[..end], &mut self.spans).map_err(Stop::malformed)?;
         if self.spans.len() > self.limits.args {
             return Err(self.too_many_args());
         }
@@ -277,11 +277,11 @@ impl Decoder {
 
     fn finish(&mut self, start: usize, args: &mut Vec<Span>) -> Decoded {
         let end = start + self.done;
-        let decoded = match (self.too_big.take(), self.typed.take()) {
+        let decoded = match (self.too_big.take(), self.unescaped.take()) {
             (Some(fault), _) => Decoded::TooBig { end, fault },
             (None, Some(bytes)) => {
                 args.extend_from_slice(&self.spans);
-                Decoded::Typed { end, bytes }
+                Decoded::Unescaped { end, bytes }
             }
             (None, None) => {
                 let moved = |span: &Span| Span { start: start as u32 + span.start, len: span.len };
@@ -297,7 +297,7 @@ impl Decoder {
         self.place = Place::Start;
         self.done = 0;
         self.too_big = None;
-        self.typed = None;
+        self.unescaped = None;
         self.spans.clear();
         if self.spans.capacity() > SPANS_KEPT {
             self.spans.shrink_to(SPANS_KEPT);

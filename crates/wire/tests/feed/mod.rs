@@ -90,7 +90,7 @@ impl Connection {
                 let request = self.args.iter().map(|arg| arg.of(&self.buffer).to_vec()).collect();
                 self.pass(end, Event::Request(request))
             }
-            Decoded::Typed { end, bytes } => {
+            Decoded::Unescaped { end, bytes } => {
                 let request = self.args.iter().map(|arg| arg.of(&bytes).to_vec()).collect();
                 self.pass(end, Event::Request(request))
             }

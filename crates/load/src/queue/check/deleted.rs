@@ -7,7 +7,8 @@ use std::collections::HashSet;
 
 use posthaste_wire::reply::Value;
 
-use super::drain::call_again;
+use super::again::{call_again, log_in_again};
+use super::created::CreatedQueues;
 use crate::error::LoadError;
 use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
@@ -16,24 +17,25 @@ use crate::violations::Violations;
 /// Largest number of deleted queues that one server is asked about by name. All are looked for in the list of queues.
 const ASKED_MAX: usize = 1000;
 
-/// Looks for queues of one server that were deleted and are still there.
+/// Looks for queues of one store that were deleted and are still there.
 ///
 /// # Errors
 /// The server refuses, or is gone.
 pub(crate) fn find_survivors(
     session: &mut Session,
     first: Account,
-    deleted: &HashSet<Queue>,
+    created: &CreatedQueues,
+    store: usize,
 ) -> Result<Violations, LoadError> {
     let mut survivors = Violations::default();
-    session.log_in(first)?;
+    log_in_again(session, first)?;
     let listed: HashSet<Queue> = call_again(session, &["QLIST"], |queues| {
-        queues.parts().iter().filter_map(id).filter(|queue| deleted.contains(queue)).collect()
+        queues.parts().iter().filter_map(id).filter(|queue| created.is_gone(store, *queue)).collect()
     })?;
     for queue in &listed {
         survivors.add(|| format!("queue {queue} was deleted, and QLIST still has it"));
     }
-    for queue in deleted.difference(&listed).take(ASKED_MAX) {
+    for queue in created.gone(store).filter(|queue| !listed.contains(queue)).take(ASKED_MAX) {
         if call_again(session, &["QINFO", &queue.to_string()], |info| info.get(b"id").is_some())? {
             survivors.add(|| format!("queue {queue} was deleted, and QINFO still describes it"));
         }

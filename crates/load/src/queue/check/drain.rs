@@ -5,34 +5,30 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::Duration;
 
 use posthaste_wire::reply::{Item, Value};
 
+use super::again::{PAUSE, TRIES_MAX, call_again, log_in_again, stays_busy};
 use super::inspector::{Answered, Inspector};
 use super::ledger::Ledger;
 use super::refusal::{self, may_pass};
-use super::witness::{DRAIN, Room, Witness};
+use super::witness::{DRAIN, JournalBudget, Witness};
 use crate::dialogue::Outcome;
 use crate::error::LoadError;
 use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
 use crate::queue::session::{IN_FLIGHT, Session};
 
-/// How often, and after which pause, a server is asked again that is busy or whose store fails.
-const TRIES_MAX: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// The queues a run used.
+/// The queues that a run used.
 #[derive(Debug)]
-pub(crate) struct Territory {
+pub(crate) struct RunQueues {
     /// Number of shared queues, which are `1` to this.
     pub(crate) shared: Queue,
     /// Queues that clients made and did not delete.
     pub(crate) own: HashSet<Queue>,
 }
 
-impl Territory {
+impl RunQueues {
     fn holds(&self, queue: Queue) -> bool {
         (1..=self.shared).contains(&queue) || self.own.contains(&queue)
     }
@@ -40,11 +36,11 @@ impl Territory {
 
 /// The checks that are shown what is popped.
 #[derive(Debug)]
-pub(crate) struct Audience<'a> {
+pub(crate) struct DrainChecks<'a> {
     pub(crate) inspector: &'a mut Inspector,
     pub(crate) ledger: &'a mut Ledger,
-    /// Room for journals; None if no journals are kept.
-    pub(crate) room: Option<&'a Arc<Room>>,
+    /// Budget of the journals; None if no journals are kept.
+    pub(crate) budget: Option<&'a Arc<JournalBudget>>,
     /// The journals of the drain.
     pub(crate) witnesses: &'a mut Vec<Witness>,
 }
@@ -57,23 +53,23 @@ pub(crate) struct Audience<'a> {
 pub(crate) fn drain(
     mut session: Session,
     accounts: Account,
-    territory: &Territory,
-    audience: &mut Audience<'_>,
+    queues: &RunQueues,
+    checks: &mut DrainChecks<'_>,
     may_go_on: &dyn Fn() -> bool,
 ) -> Result<u64, LoadError> {
     let mut popped = 0;
     for reader in (1..=accounts).take_while(|_| may_go_on()) {
-        session.log_in(reader)?;
-        let client = DRAIN + audience.witnesses.len() as u32;
-        let mut witness = audience.room.and_then(|room| Witness::new(room, client, reader));
+        log_in_again(&mut session, reader)?;
+        let client = DRAIN + checks.witnesses.len() as u32;
+        let mut witness = checks.budget.and_then(|budget| Witness::new(budget, client, reader));
         for queue in readable(&mut session)? {
-            if territory.holds(queue) {
-                let inspector = &mut *audience.inspector;
+            if queues.holds(queue) {
+                let inspector = &mut *checks.inspector;
                 popped += drain_queue(&mut session, reader, queue, inspector, witness.as_mut(), may_go_on)?;
-                audience.inspector.hand_over(audience.ledger);
+                checks.inspector.hand_over(checks.ledger);
             }
         }
-        audience.witnesses.extend(witness);
+        checks.witnesses.extend(witness);
     }
     Ok(popped)
 }
@@ -81,25 +77,6 @@ pub(crate) fn drain(
 /// Returns the numbered queues that hold something for the account.
 fn readable(session: &mut Session) -> Result<Vec<Queue>, LoadError> {
     call_again(session, &["QREADABLE"], |names| queues(&names))
-}
-
-/// Sends one request, again and again while the server is busy or its store fails, and shows the answer to `look`.
-///
-/// # Errors
-/// The connection failed, or the server stays busy.
-pub(super) fn call_again<T>(
-    session: &mut Session,
-    words: &[&str],
-    look: impl Fn(Value<'_>) -> T,
-) -> Result<T, LoadError> {
-    for _ in 0..TRIES_MAX {
-        let told = |answer: Value<'_>| (!answer.error_word().is_some_and(may_pass)).then(|| look(answer));
-        if let Some(told) = session.call(words, told)? {
-            return Ok(told);
-        }
-        sleep(PAUSE);
-    }
-    Err(LoadError::Failed(format!("{} gives BUSY or STORE again and again", words.join(" "))))
 }
 
 fn queues(names: &Value<'_>) -> Vec<Queue> {
@@ -150,7 +127,7 @@ fn drain_queue(
         }
         tries = if got > 0 || !refused { 0 } else { tries + 1 };
         if tries == TRIES_MAX {
-            return Err(LoadError::Failed(format!("queue {queue} gives BUSY or STORE again and again")));
+            return Err(stays_busy(&format!("POP QUEUE {queue}")));
         }
         if refused {
             sleep(PAUSE);

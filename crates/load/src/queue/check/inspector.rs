@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use posthaste_history::At;
 use posthaste_wire::reply::{Item, Reply, Value, decode, pairs};
 
-use super::ledger::{Event, Fate, Ledger};
+use super::created::{CreatedQueues, Deletion};
+use super::ledger::{Disorder, Event, Fate, Ledger};
 use super::refusal::{self, was_refused};
-use super::unnamed::Unnamed;
+use super::told;
 use crate::dialogue::Outcome;
 use crate::queue::program::{Ask, Expect};
 use crate::queue::request::{Account, Queue, Read, Request};
@@ -44,16 +45,16 @@ pub struct Inspector {
     shared_queues: Queue,
     allows_foreign: bool,
     events: Vec<Event>,
-    /// For events at these places: what is wrong with their order, to be reported unless the ledger reports the event
-    /// itself.
-    out_of_order: Vec<(usize, String)>,
+    /// What is wrong with the order of the events at these places, unless the ledger finds fault with the event itself.
+    out_of_order: Vec<(usize, Disorder)>,
     foreign: u64,
     excused: u64,
+    pops_unknown: u64,
     peeked: u64,
     order_unchecked: u64,
     order: HashMap<Line, u64>,
     last_ids: HashMap<Account, i64>,
-    unnamed: Unnamed,
+    created: CreatedQueues,
     violations: Violations,
     blamed: HashSet<At>,
 }
@@ -113,19 +114,20 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Describes what is wrong with an answer, and whose answer it is.
-fn told(answered: &Answered<'_>, what: &str) -> String {
-    format!("account {}, {:?}: {what}", answered.reader, answered.ask.request)
-}
-
 fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+impl From<Violations> for Findings {
+    fn from(violations: Violations) -> Self {
+        Self { violations, ..Self::default() }
+    }
+}
+
 impl Inspector {
-    /// Creates an inspector for a run at this many servers.
+    /// Creates an inspector for a run at servers with this many stores.
     #[must_use]
-    pub fn new(run: u32, servers: usize, shared_queues: Queue, allows_foreign: bool) -> Self {
+    pub fn new(run: u32, stores: usize, shared_queues: Queue, allows_foreign: bool) -> Self {
         Self {
             run,
             shared_queues,
@@ -134,11 +136,12 @@ impl Inspector {
             out_of_order: Vec::new(),
             foreign: 0,
             excused: 0,
+            pops_unknown: 0,
             peeked: 0,
             order_unchecked: 0,
             order: HashMap::new(),
             last_ids: HashMap::new(),
-            unnamed: Unnamed::new(servers),
+            created: CreatedQueues::new(stores),
             violations: Violations::default(),
             blamed: HashSet::new(),
         }
@@ -163,9 +166,16 @@ impl Inspector {
     pub fn unanswered(&mut self, ask: &Ask) {
         // A pop may have taken one message; so may the deletion of a client's own queue, which holds one at most.
         match ask.request {
-            Request::Read(Read { remove: true, .. }) | Request::Delete { .. } => self.excused += 1,
+            Request::Read(Read { remove: true, .. }) => self.popped_perhaps(),
+            Request::Delete { .. } => self.excused += 1,
             _ => {}
         }
+    }
+
+    /// Notes a pop that may have taken a message, or hidden it for a while.
+    const fn popped_perhaps(&mut self) {
+        self.excused += 1;
+        self.pops_unknown += 1;
     }
 
     /// Forgets the order of messages: those from here on are of another store, and in no order with those before.
@@ -177,16 +187,17 @@ impl Inspector {
     pub fn hand_over(&mut self, ledger: &mut Ledger) {
         let mut out_of_order = self.out_of_order.drain(..).peekable();
         for (place, event) in self.events.drain(..).enumerate() {
-            let why = out_of_order.next_if(|(disordered, _)| *disordered == place);
+            let disorder = out_of_order.next_if(|(disordered, _)| *disordered == place);
             // A message that is delivered again comes out of order, too; the ledger reports it as delivered twice.
             if ledger.enter(event)
-                && let Some((_, why)) = why
+                && let Some((_, disorder)) = disorder
             {
-                self.violations.add(|| why);
+                ledger.disorder(disorder);
             }
         }
         ledger.foreign(std::mem::take(&mut self.foreign));
         ledger.excuse(std::mem::take(&mut self.excused));
+        ledger.pops_unknown(std::mem::take(&mut self.pops_unknown));
     }
 
     /// Returns whether there is something to hand over.
@@ -195,20 +206,14 @@ impl Inspector {
         !self.events.is_empty() || self.foreign > 0 || self.excused > 0
     }
 
-    /// Returns the queues of clients whose deletion was acknowledged, each with the index of its server.
-    pub(crate) fn queues_deleted(&self) -> impl Iterator<Item = (usize, Queue)> {
-        self.unnamed.gone()
-    }
-
-    /// Returns what was counted, at the end.
-    #[must_use]
-    pub fn findings(self) -> Findings {
-        let Self { peeked, order_unchecked, violations, blamed, .. } = self;
-        Findings { peeked, order_unchecked, violations, blamed }
+    /// Returns what was counted, and the queues that clients created, at the end.
+    pub(crate) fn close(self) -> (Findings, CreatedQueues) {
+        let Self { peeked, order_unchecked, created, violations, blamed, .. } = self;
+        (Findings { peeked, order_unchecked, violations, blamed }, created)
     }
 
     fn blame(&mut self, answered: &Answered<'_>, what: impl FnOnce() -> String) {
-        self.violations.add(|| told(answered, &what()));
+        self.violations.add(|| told(answered.reader, answered.ask.request, &what()));
         self.blamed.extend(answered.at);
     }
 
@@ -229,7 +234,7 @@ impl Inspector {
             Request::Send { queue, .. }
             | Request::Delete { queue }
             | Request::Read(Read { queue: Some(queue), .. }) => {
-                queue <= self.shared_queues || self.unnamed.is_there(client, queue)
+                queue <= self.shared_queues || self.created.is_there(client, queue)
             }
             Request::Read(Read { queue: None, .. }) | Request::Readable | Request::Create | Request::Echo => {
                 true
@@ -240,7 +245,7 @@ impl Inspector {
     fn made(&mut self, answered: &Answered<'_>) {
         let Item::Scalar(Value::Integer(id)) = answered.item else { return };
         let is_new = Queue::try_from(*id)
-            .is_ok_and(|queue| queue > self.shared_queues && self.unnamed.made(answered.reader, queue));
+            .is_ok_and(|queue| queue > self.shared_queues && self.created.created(answered.reader, queue));
         if !is_new {
             self.blame(answered, || format!("{id} is no new queue's id"));
         }
@@ -270,7 +275,7 @@ impl Inspector {
             Outcome::Null => {}
             Outcome::Error => {
                 if read.remove && !was_refused(answered.item) {
-                    self.excused += 1;
+                    self.popped_perhaps();
                 }
             }
         }
@@ -341,10 +346,10 @@ impl Inspector {
         }
         // The same message again is no matter of order: the ledger counts it.
         if let Some(before) = self.order.insert(line, stamp.sequence).filter(|b| *b > stamp.sequence) {
-            let (sequence, sender) = (stamp.sequence, stamp.sender);
-            let why = format!("message {sequence} of account {sender} came after its message {before}");
-            self.out_of_order.push((place, told(answered, &why)));
-            self.blamed.extend(answered.at);
+            let (reader, request, at) = (answered.reader, answered.ask.request, answered.at);
+            let (sender, sequence) = (stamp.sender, stamp.sequence);
+            let disorder = Disorder { reader, request, at, sender, sequence, before };
+            self.out_of_order.push((place, disorder));
         }
     }
 
@@ -360,25 +365,26 @@ impl Inspector {
             self.blame(answered, || format!("queue {queue} holds a message and is not listed"));
         }
         // Of the other queues the names are known, and not the ids.
-        let ids = queues.into_iter().filter(|queue| self.unnamed.is_there(answered.reader, *queue));
+        let ids = queues.into_iter().filter(|queue| self.created.is_there(answered.reader, *queue));
         if !ids.is_sorted_by(|before, after| before < after) {
             self.blame(answered, || "the list is not by ascending queue id".to_owned());
         }
     }
 
     fn deleted(&mut self, answered: &Answered<'_>, queue: Queue) {
-        let done = match answered.item {
+        let deletion = match answered.item {
             Item::Scalar(Value::Integer(removed)) => {
                 self.excused += u64::try_from(*removed).unwrap_or(0);
-                Some(true)
+                Deletion::Done
             }
-            item if was_refused(item) => Some(false),
+            item if refusal::word(item) == Some(b"NOQUEUE") => Deletion::NoQueue,
+            item if was_refused(item) => Deletion::Refused,
             _ => {
                 self.unanswered(&answered.ask);
-                None
+                Deletion::Unknown
             }
         };
-        self.unnamed.deleted(answered.reader, queue, done);
+        self.created.deleted(answered.reader, queue, deletion);
     }
 
     fn echoed(&mut self, answered: &Answered<'_>) {
@@ -402,38 +408,80 @@ mod tests {
 
     use super::*;
 
-    /// What is found where one client pops messages of one sender, by their numbers.
-    fn found(popped: &[u64]) -> Violations {
+    const POP: Request = Request::Read(Read { remove: true, queue: Some(1), from: None, broadcast: false });
+
+    /// What the checks are told.
+    enum Told {
+        /// Message 0, 1, … of the sender is acknowledged.
+        Acknowledged(u64),
+        /// One is popped.
+        Popped(u64),
+        /// A pop is answered with an error.
+        Failed(&'static str),
+    }
+    use Told::{Acknowledged, Failed, Popped};
+
+    /// What is found where one client sends and pops.
+    fn found_of(told: &[Told]) -> Violations {
         let (mut inspector, mut ledger) = (Inspector::new(7, 1, 1, false), Ledger::new(1, 0));
-        let read = Read { remove: true, queue: Some(1), ..Read::default() };
-        let ask = Ask { request: Request::Read(read), step: 0, expect: Expect::Any };
-        for sequence in popped {
-            let mut body = [b'x'; Stamp::LEN];
-            Stamp { run: 7, sender: 1, sequence: *sequence, queue: 1, recipient: 0 }.write(&mut body);
-            let mut bytes =
-                format!("*8\r\n+from\r\n+1\r\n+queue\r\n+1\r\n+to\r\n$-1\r\n+body\r\n${}\r\n", body.len())
-                    .into_bytes();
-            bytes.extend(body);
-            bytes.extend(b"\r\n");
+        for one in told {
+            let (request, sequence, bytes) = match one {
+                Acknowledged(sequence) => (
+                    Request::Send { queue: 1, to: None },
+                    *sequence,
+                    format!(":{}\r\n", sequence + 1).into_bytes(),
+                ),
+                Popped(sequence) => (POP, 0, message(*sequence)),
+                Failed(error) => (POP, 0, format!("-{error} later\r\n").into_bytes()),
+            };
+            let ask = Ask { request, step: 0, expect: Expect::Any };
             let Skip::Done(item, _) = skip(&bytes) else { panic!("a whole answer") };
-            let (reader, at, sequence, outcome) = (1, None, 0, Outcome::Ok);
-            let (item, bytes) = (&item, &bytes[..]);
+            let outcome = if matches!(one, Failed(_)) { Outcome::Error } else { Outcome::Ok };
+            let (reader, at, item, bytes) = (1, None, &item, &bytes[..]);
             inspector.inspect(&Answered { reader, ask, at, sequence, outcome, item, bytes });
+            inspector.hand_over(&mut ledger);
         }
-        inspector.hand_over(&mut ledger);
-        let (_, mut violations) = ledger.close(&[100]);
-        violations.absorb(inspector.findings().violations);
+        let mut violations = ledger.close(&[100]).violations;
+        violations.absorb(inspector.close().0.violations);
         violations
+    }
+
+    /// A message of the sender as an answer.
+    fn message(sequence: u64) -> Vec<u8> {
+        let mut body = [b'x'; Stamp::LEN];
+        Stamp { run: 7, sender: 1, sequence, queue: 1, recipient: 0 }.write(&mut body);
+        let head = format!("*8\r\n+from\r\n+1\r\n+queue\r\n+1\r\n+to\r\n$-1\r\n+body\r\n${}\r\n", body.len());
+        [head.as_bytes(), &body, b"\r\n"].concat()
     }
 
     #[test]
     fn a_message_popped_again_after_others_is_one_violation() {
+        let found = |popped: &[u64]| {
+            let told: Vec<_> = (0..3).map(Acknowledged).chain(popped.iter().copied().map(Popped)).collect();
+            found_of(&told)
+        };
         assert_eq!(found(&[0, 1, 2]).count, 0);
-        for again in [&[0, 1, 0][..], &[0, 1, 2, 1]] {
+        for again in [&[0, 1, 2, 0][..], &[0, 1, 2, 1]] {
             let violations = found(again);
             assert!(violations.count == 1 && violations.first[0].contains("twice"), "{violations:?}");
         }
-        let violations = found(&[1, 0]);
+        let violations = found(&[1, 0, 2]);
         assert!(violations.count == 1 && violations.first[0].contains("came after"), "{violations:?}");
+    }
+
+    #[test]
+    fn what_may_have_taken_effect_late_or_have_been_hidden_may_come_late() {
+        let is_wrong = |told: &[Told]| found_of(told).first.iter().any(|why| why.contains("came after"));
+        // The answer to a send may be read after its message.
+        assert!(is_wrong(&[Acknowledged(1), Popped(1), Popped(0), Acknowledged(0)]));
+        assert!(!is_wrong(&[Acknowledged(1), Popped(1), Popped(0)]), "its send may have been given up");
+        let late = || [1, 0, 3, 2].map(Popped);
+        let all = || (0..4).map(Acknowledged);
+        for (failed, wrong) in
+            [(&[][..], true), (&["STORE"], true), (&["STORE", "STORE"], false), (&["BUSY", "BUSY"], true)]
+        {
+            let failed = failed.iter().copied().map(Failed);
+            assert_eq!(is_wrong(&all().chain(failed).chain(late()).collect::<Vec<_>>()), wrong, "one each");
+        }
     }
 }

@@ -12,7 +12,8 @@ use posthaste_history::{Answer, At, Call, History, Name, Outcome, Rule, Verdict,
 use posthaste_wire::reply::Value;
 use serde::Serialize;
 
-use super::witness::{AUDIT, DRAIN, PRELOAD, Room, Witness};
+use super::again::{call_again, log_in_again};
+use super::witness::{AUDIT, DRAIN, JournalBudget, PRELOAD, Witness};
 use crate::error::LoadError;
 use crate::queue::request::{Account, Queue};
 use crate::queue::session::Session;
@@ -59,13 +60,13 @@ pub(crate) struct Told {
 }
 
 /// Judges a history, in which the answers to `blamed` requests have already been reported.
-pub(crate) fn judge(history: &mut History, room: &Room, blamed: HashSet<At>) -> (Judgment, Told) {
-    let full_since = room.full_since();
-    full_since.into_iter().for_each(|since| history.cut(since));
+pub(crate) fn judge(history: &mut History, budget: &JournalBudget, blamed: HashSet<At>) -> (Judgment, Told) {
+    let spent_since = budget.spent_since();
+    spent_since.into_iter().for_each(|since| history.cut(since));
     let verdict = check(history);
     let judgment = Judgment {
         requests: verdict.counts.operations,
-        whole: full_since.is_none(),
+        whole: spent_since.is_none(),
         reads_judged: verdict.counts.reads_judged,
         reads_in_doubt: verdict.counts.reads_in_doubt,
         depths_judged: verdict.counts.figures_judged,
@@ -126,20 +127,20 @@ fn place(at: &At) -> String {
 /// Asks how many messages each shared queue holds, now that nothing is under way.
 ///
 /// # Errors
-/// The connection failed.
+/// The connection failed, or the server refuses the account or stays busy.
 pub(crate) fn ask_depths(
     session: &mut Session,
     shared: Queue,
     witness: &mut Witness,
 ) -> Result<(), LoadError> {
     let first: Account = 1;
-    session.log_in(first)?;
+    log_in_again(session, first)?;
     for queue in 1..=shared.min(DEPTHS_MAX) {
         let Some(number) = Name::number(queue).and_then(|queue| witness.begin(Call::Info { queue })) else {
             break;
         };
-        let depth = session
-            .call(&["QINFO", &queue.to_string()], |info| info.get(b"messages").and_then(Value::as_integer))?;
+        let words = ["QINFO", &queue.to_string()];
+        let depth = call_again(session, &words, |info| info.get(b"messages").and_then(Value::as_integer))?;
         let answered = |depth: i64| Outcome::Ok(Answer::Depth(depth.cast_unsigned()));
         witness.end(number, depth.map_or(Outcome::Fail, answered));
     }

@@ -4,11 +4,16 @@
 //! settled the word is forgotten, so memory follows the messages under way. What was never sent cannot be
 //! told at once (a pop's answer may be read before its sender's turn ends), so that waits for the end.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use super::CheckReport;
-use crate::queue::request::Account;
+use posthaste_history::At;
+
+use super::{CheckReport, told};
+use crate::queue::request::{Account, Request};
 use crate::violations::Violations;
+
+/// Number of messages out of order that are kept until the end; a server that gives more is wrong beyond doubt.
+const DISORDERS_MAX: usize = 1 << 16;
 
 /// What happened to one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +37,34 @@ pub enum Fate {
     Popped,
 }
 
+/// A message that its reader was given after a later one of the same sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Disorder {
+    /// The account that was given it.
+    pub reader: Account,
+    /// The request that it was given for.
+    pub request: Request,
+    /// Place of that request in the journals, if it is kept there.
+    pub at: Option<At>,
+    /// The message's sender.
+    pub sender: Account,
+    /// Its number among the sender's messages.
+    pub sequence: u64,
+    /// Number of the later message that came before it.
+    pub before: u64,
+}
+
+/// What a closed ledger says.
+#[derive(Debug)]
+pub struct Closed {
+    /// What was counted.
+    pub totals: CheckReport,
+    /// Broken promises.
+    pub violations: Violations,
+    /// Requests of the journals whose answers are among them.
+    pub blamed: HashSet<At>,
+}
+
 /// Everything a run knows about its messages.
 #[derive(Debug)]
 pub struct Ledger {
@@ -43,6 +76,9 @@ pub struct Ledger {
     foreign_popped: u64,
     /// Number of messages that may be missing for a known reason.
     excused: u64,
+    /// Number of pops that may have taken a message or not.
+    pops_unknown: u64,
+    disorders: Vec<Disorder>,
     totals: CheckReport,
     violations: Violations,
 }
@@ -56,6 +92,8 @@ impl Ledger {
             foreign_before,
             foreign_popped: 0,
             excused: 0,
+            pops_unknown: 0,
+            disorders: Vec::new(),
             totals: CheckReport::default(),
             violations: Violations::default(),
         }
@@ -92,9 +130,22 @@ impl Ledger {
         self.excused = self.excused.saturating_add(count);
     }
 
+    /// Notes pops whose outcome is unknown.
+    pub fn pops_unknown(&mut self, count: u64) {
+        self.pops_unknown += count;
+    }
+
+    /// Notes a message out of order. Whether that is wrong waits for the end: its SEND may have an unknown outcome, and
+    /// its answer may not be read yet.
+    pub fn disorder(&mut self, disorder: Disorder) {
+        if self.disorders.len() < DISORDERS_MAX {
+            self.disorders.push(disorder);
+        }
+    }
+
     /// Closes the ledger; `sent` holds, by account from 1, how many messages were written to a server.
     #[must_use]
-    pub fn close(mut self, sent: &[u64]) -> (CheckReport, Violations) {
+    pub fn close(mut self, sent: &[u64]) -> Closed {
         let mut missing = Violations::default();
         for (i, track) in self.senders.iter().enumerate() {
             let sender = i as Account + 1;
@@ -122,7 +173,31 @@ impl Ledger {
                 )
             });
         }
-        (self.totals, self.violations)
+        let blamed = self.blame_disorders();
+        Closed { totals: self.totals, violations: self.violations, blamed }
+    }
+
+    /// Reports messages out of order, unless they may be right; returns the requests that they were given for.
+    ///
+    /// A send of unknown outcome may take effect long after it was given up. A pop of unknown outcome may have hidden
+    /// one message for a while, as the database lets others have it only once it has noticed that the pop has failed.
+    fn blame_disorders(&mut self) -> HashSet<At> {
+        let is_acknowledged = |one: &&Disorder| {
+            let track = one.sender.checked_sub(1).and_then(|i| self.senders.get(i as usize));
+            track.is_some_and(|track| track.is_acknowledged(one.sequence))
+        };
+        let wrong: Vec<&Disorder> = self.disorders.iter().filter(is_acknowledged).collect();
+        let mut violations = Violations::default();
+        for Disorder { reader, request, sender, sequence, before, .. } in &wrong {
+            let why = || format!("{} came after its message {before}", name(*sender, *sequence));
+            violations.add(|| told(*reader, *request, &why()));
+        }
+        if violations.count <= self.pops_unknown {
+            return HashSet::new();
+        }
+        violations.count -= self.pops_unknown;
+        self.violations.absorb(violations);
+        wrong.iter().filter_map(|one| one.at).collect()
     }
 }
 
@@ -195,6 +270,18 @@ impl Track {
         result
     }
 
+    /// Returns whether a message that was delivered was acknowledged too.
+    fn is_acknowledged(&self, sequence: u64) -> bool {
+        match (sequence / 64).checked_sub(self.settled_words) {
+            Some(ahead) => self
+                .words
+                .get(ahead as usize)
+                .is_some_and(|word| word.acknowledged >> (sequence % 64) & 1 == 1),
+            // It was delivered, so it is settled by that.
+            None => true,
+        }
+    }
+
     /// Returns every message of the words that are not settled, with its word and bit.
     fn each(&self) -> impl Iterator<Item = (u64, Word, u64)> {
         self.words
@@ -248,7 +335,12 @@ mod tests {
         for event in events {
             ledger.enter(event);
         }
-        ledger.close(&[messages])
+        closed(ledger, messages)
+    }
+
+    fn closed(ledger: Ledger, sent: u64) -> (CheckReport, Violations) {
+        let Closed { totals, violations, .. } = ledger.close(&[sent]);
+        (totals, violations)
     }
 
     #[test]
@@ -305,7 +397,7 @@ mod tests {
             let mut ledger = Ledger::new(1, 0);
             (0..2).for_each(|n| assert!(ledger.enter(event(Fate::Acknowledged, n))));
             ledger.excuse(excused);
-            let (report, violations) = ledger.close(&[2]);
+            let (report, violations) = closed(ledger, 2);
             assert_eq!((report.missing, report.explained, violations.count), (2, excused, count));
         }
     }
@@ -314,7 +406,7 @@ mod tests {
     fn unanswered_sends_are_unknown_and_neither_lost_nor_forged() {
         let mut ledger = Ledger::new(1, 0);
         assert!(ledger.enter(event(Fate::Popped, 3)));
-        let (report, violations) = ledger.close(&[200]);
+        let (report, violations) = closed(ledger, 200);
         assert_eq!((report.unknown, violations.count), (200, 0));
     }
 
@@ -333,7 +425,7 @@ mod tests {
         for (popped, count) in [(3, 0), (4, 1)] {
             let mut ledger = Ledger::new(1, 3);
             ledger.foreign(popped);
-            assert_eq!(ledger.close(&[0]).1.count, count);
+            assert_eq!(closed(ledger, 0).1.count, count);
         }
     }
 }

@@ -9,13 +9,15 @@
 //! times of all requests: each client's [`witness`] keeps them for the history checker, as long as there is room, and
 //! [`judgment`] says what that found.
 
+pub(crate) mod again;
+pub(crate) mod created;
 pub(crate) mod deleted;
 pub(crate) mod drain;
 pub mod inspector;
 pub mod judgment;
 pub mod ledger;
-mod refusal;
-mod unnamed;
+pub(crate) mod refusal;
+
 pub(crate) mod witness;
 
 use std::fmt;
@@ -23,8 +25,11 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bench::Check;
+use crate::queue::request::{Account, Request};
 use crate::violations::Violations;
-use judgment::Judgment;
+use inspector::Findings;
+use judgment::{Judgment, Told};
+use ledger::Closed;
 
 /// What `--check` found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,6 +54,10 @@ pub struct CheckReport {
     pub explained: u64,
     /// Pops whose place in their sender's order was not checked, for want of memory.
     pub order_unchecked: u64,
+    /// Queues created by clients that were not checked, for want of memory.
+    pub queues_unchecked: u64,
+    /// What the servers could not be asked after the run, in words.
+    pub unasked: Vec<String>,
     /// What the history checker judged; None if the servers have several stores, for then no journals are kept.
     pub history: Option<Judgment>,
     /// Broken promises.
@@ -57,7 +66,40 @@ pub struct CheckReport {
     pub first_violations: Vec<String>,
 }
 
+/// What the checks of a run found, each by itself.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// What the ledger says of all messages.
+    pub(crate) messages: Closed,
+    /// What the inspectors of all threads and of the drain found.
+    pub(crate) answers: Vec<Findings>,
+    /// What the history checker found; None if no journals are kept.
+    pub(crate) history: Option<(Judgment, Told)>,
+    /// Whether the history holds every message that was there.
+    pub(crate) knows_all: bool,
+}
+
 impl CheckReport {
+    /// Puts together what the checks found. Ledger and inspectors count whatever else is found, and the rules of the
+    /// history that only times can decide too, since the answers that were blamed before are not among them. Its other
+    /// rules decide what the ledger and the inspectors have looked at too, so they count only where those found nothing,
+    /// and only of a history that holds every message.
+    pub(crate) fn of(found: Found) -> Self {
+        let Closed { totals: mut report, mut violations, .. } = found.messages;
+        for findings in found.answers {
+            report.peeked += findings.peeked;
+            report.order_unchecked += findings.order_unchecked;
+            violations.absorb(findings.violations);
+        }
+        let (history, told) = found.history.unzip();
+        let Told { of_times, of_others } = told.unwrap_or_default();
+        if violations.count == 0 && found.knows_all {
+            violations.absorb(of_others);
+        }
+        violations.absorb(of_times);
+        Self { history, violations: violations.count, first_violations: violations.first, ..report }
+    }
+
     /// Adds what was found after the rest of the report.
     pub(crate) fn add(&mut self, found: Violations) {
         let first = std::mem::take(&mut self.first_violations);
@@ -65,6 +107,11 @@ impl CheckReport {
         all.absorb(found);
         (self.violations, self.first_violations) = (all.count, all.first);
     }
+}
+
+/// Describes what is wrong with the answer to a request, and whose it is.
+fn told(reader: Account, request: Request, what: &str) -> String {
+    format!("account {reader}, {request:?}: {what}")
 }
 
 impl fmt::Display for CheckReport {
@@ -88,6 +135,28 @@ impl Check for CheckReport {
     }
 
     fn reservation(&self) -> Option<String> {
+        let unchecked = |what: &str, count: u64, of: &str| {
+            (count > 0).then(|| format!("the {what} of {count} {of} was not checked, for want of memory"))
+        };
+        let all: Vec<String> = [
+            self.unjudged(),
+            unchecked("order", self.order_unchecked, "messages"),
+            unchecked("life", self.queues_unchecked, "queues"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    fn unasked(&self) -> &[String] {
+        &self.unasked
+    }
+}
+
+impl CheckReport {
+    /// Returns what was not judged by times, if something was not.
+    fn unjudged(&self) -> Option<String> {
         let of_times = "what depends on times (rules E, F, H, I: order over senders, nulls, depths, deletions) was judged";
         match &self.history {
             // Without messages there was nothing to judge: a run of ECHOs alone keeps no journals.
@@ -115,5 +184,14 @@ mod tests {
         assert_eq!(said(None), None);
         let of_stores = CheckReport { acknowledged: 1, ..CheckReport::default() }.reservation();
         assert!(of_stores.expect("nothing").contains("for no request"));
+        let without_memory = CheckReport {
+            order_unchecked: 7,
+            queues_unchecked: 2,
+            history: judged(true),
+            ..CheckReport::default()
+        };
+        let of_memory = "the order of 7 messages was not checked, for want of memory; the life of 2 queues was not checked, \
+                         for want of memory";
+        assert_eq!(without_memory.reservation().as_deref(), Some(of_memory));
     }
 }

@@ -1,9 +1,9 @@
 //! What a client of a checked run asked and was told, kept for the history checker.
 //!
 //! The ledger accounts for every message of a run of any length, but cannot say which of two came first when two
-//! clients sent them. That takes the times of all requests, so they are kept in memory, as many as there is [`Room`]
-//! for. When it is full every client stops writing, and the run is judged up to then: a beginning of which everything
-//! is known.
+//! clients sent them. That takes the times of all requests, so they are kept in memory, as many as the
+//! [`JournalBudget`] allows. When it is spent every client stops writing, and the run is judged up to then: a beginning
+//! of which everything is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,37 +24,37 @@ pub(crate) const PRELOAD: u32 = 1 << 30;
 pub(crate) const DRAIN: u32 = 2 << 30;
 pub(crate) const AUDIT: u32 = 3 << 30;
 
-/// Room for the requests of all clients, and the clock of their journals.
+/// How many more requests all clients together may keep in their journals, and the clock of these.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct JournalBudget {
     clock: Clock,
     left: AtomicU64,
     /// Time from which requests were not kept; `u64::MAX` while all are.
-    full_since: AtomicU64,
+    spent_since: AtomicU64,
 }
 
-impl Room {
-    /// Creates room for this many requests.
+impl JournalBudget {
+    /// Creates a budget of this many requests.
     pub(crate) fn new(requests: u64) -> Self {
-        Self { clock: Clock::start(), left: AtomicU64::new(requests), full_since: AtomicU64::new(u64::MAX) }
+        Self { clock: Clock::start(), left: AtomicU64::new(requests), spent_since: AtomicU64::new(u64::MAX) }
     }
 
-    /// Returns the time of a new request, if there is room for it.
+    /// Returns the time of a new request, if it is within the budget.
     fn enter(&self) -> Option<u64> {
         let now = self.clock.now();
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if taken.is_err() {
-            self.full_since.fetch_min(now, Ordering::Relaxed);
+            self.spent_since.fetch_min(now, Ordering::Relaxed);
         }
         taken.ok().map(|_| now)
     }
 
     /// Returns the time up to which every request was kept; None if all were.
-    pub(crate) fn full_since(&self) -> Option<u64> {
-        Some(self.full_since.load(Ordering::Relaxed)).filter(|since| *since < u64::MAX)
+    pub(crate) fn spent_since(&self) -> Option<u64> {
+        Some(self.spent_since.load(Ordering::Relaxed)).filter(|since| *since < u64::MAX)
     }
 
-    /// Returns the nanoseconds since the room was made.
+    /// Returns the nanoseconds since the budget was made.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now()
     }
@@ -63,7 +63,7 @@ impl Room {
 /// One client's journal.
 #[derive(Debug)]
 pub(crate) struct Witness {
-    room: Arc<Room>,
+    budget: Arc<JournalBudget>,
     journal: Journal,
     /// Whether it has stopped writing.
     silent: bool,
@@ -71,9 +71,9 @@ pub(crate) struct Witness {
 
 impl Witness {
     /// Creates the journal of client `client` of the history; None if the account's number is no name.
-    pub(crate) fn new(room: &Arc<Room>, client: u32, account: Account) -> Option<Self> {
+    pub(crate) fn new(budget: &Arc<JournalBudget>, client: u32, account: Account) -> Option<Self> {
         let journal = Journal::numbered(client, Name::number(account.into())?);
-        Some(Self { room: Arc::clone(room), journal, silent: false })
+        Some(Self { budget: Arc::clone(budget), journal, silent: false })
     }
 
     /// Records a request that is about to be sent; returns its number, if it is kept.
@@ -87,7 +87,7 @@ impl Witness {
         if self.silent {
             return None;
         }
-        match self.room.enter() {
+        match self.budget.enter() {
             Some(now) => Some(self.journal.begin(now, call)),
             None => {
                 self.silent = true;
@@ -103,7 +103,7 @@ impl Witness {
 
     /// Records how request `number` ended.
     pub(crate) fn end(&mut self, number: usize, outcome: Outcome) {
-        self.journal.end(number, self.room.now(), outcome);
+        self.journal.end(number, self.budget.now(), outcome);
     }
 
     /// Returns the place of request `number` in the history.
@@ -112,19 +112,19 @@ impl Witness {
     }
 
     /// Adds the journal to the history.
-    pub(crate) fn testify(&self, history: &mut History) {
+    pub(crate) fn add_to(&self, history: &mut History) {
         history.add(&self.journal);
     }
 
     /// Adds the journal to the history as part of the final drain.
-    pub(crate) fn testify_of_drain(&self, history: &mut History) {
+    pub(crate) fn add_drain_to(&self, history: &mut History) {
         history.drain(&self.journal);
     }
 
     /// Ends all requests under way: nobody waits for their answers any longer, and they may have taken effect until
     /// now.
     pub(crate) fn close(&mut self) {
-        self.journal.close(self.room.now());
+        self.journal.close(self.budget.now());
     }
 }
 
@@ -207,20 +207,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_room_ends_every_journal_and_says_since_when() {
-        let room = Arc::new(Room::new(2));
-        let mut witnesses = [1, 2].map(|account| Witness::new(&room, account, account).expect("a number"));
+    fn a_spent_budget_ends_every_journal_and_says_since_when() {
+        let budget = Arc::new(JournalBudget::new(2));
+        let mut witnesses = [1, 2].map(|account| Witness::new(&budget, account, account).expect("a number"));
         for witness in &mut witnesses {
             assert_eq!(witness.asks(Request::Readable, &[]), None, "no rule is about it");
             assert_eq!(witness.asks(Request::Create, &[]), Some(0));
         }
-        assert_eq!(room.full_since(), None);
-        let before = room.now();
+        assert_eq!(budget.spent_since(), None);
+        let before = budget.now();
         assert_eq!(witnesses[0].asks(Request::Create, &[]), None);
-        let since = room.full_since().expect("it is full");
-        assert!((before..=room.now()).contains(&since));
+        let since = budget.spent_since().expect("it is spent");
+        assert!((before..=budget.now()).contains(&since));
         assert_eq!(witnesses[1].asks(Request::Create, &[]), None);
-        assert_eq!(room.full_since(), Some(since));
+        assert_eq!(budget.spent_since(), Some(since));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::cache::claims::Claim;
 use crate::cache::costs::Spread;
 use crate::cache::flushes::Mark;
 use crate::cache::gather::Gather;
+use crate::cache::late_writes::LateWrite;
 use crate::cache::limits;
 
 /// Stands for the client of an exchange whose client has left, or that never had one.
@@ -137,8 +138,8 @@ pub(super) struct Get {
     pub(super) gather: Gather,
     /// Whether one route takes all keys.
     pub(super) is_on_one_route: bool,
-    /// Whole or split, if that was chosen by measured cost.
-    pub(super) spread: Option<Spread>,
+    /// How the current step was spread, and how many keys it has, if its cost is measured.
+    pub(super) measured: Option<(Spread, usize)>,
 }
 
 impl Get {
@@ -147,7 +148,7 @@ impl Get {
         self.keys.shrink_to(limits::KEYS_PER_STEP);
         self.shares.clear();
         self.gather.clear(limits::BUFFER_BYTES_KEPT);
-        (self.is_on_one_route, self.spread) = (false, None);
+        (self.is_on_one_route, self.measured) = (false, None);
     }
 
     /// Adds a share without keys, with the destination of `target`, and returns its number.
@@ -160,7 +161,7 @@ impl Get {
 /// The part of an exchange that only a meta get uses (`Plan::Relay`, then perhaps `Plan::ConfirmCreated`), and a fetch.
 #[derive(Default)]
 pub(super) struct MetaGet {
-    /// Whether what the meta get creates on a miss must be copied to other servers.
+    /// Whether what the meta get creates on a miss must be copied to other servers, see `note_creates`.
     pub(super) creates: bool,
     /// Whether a miss is to be looked up elsewhere.
     pub(super) falls_through: bool,
@@ -264,6 +265,8 @@ pub(super) struct Exchange {
     pub(super) mark: Option<Mark>,
     /// Whether the request writes its key without a claim.
     pub(super) is_unclaimed: bool,
+    /// Such a write whose client was told that there is no answer in time.
+    pub(super) late: Option<LateWrite>,
     pub(super) record: Record,
     pub(super) get: Get,
     pub(super) meta_get: MetaGet,
@@ -302,10 +305,16 @@ impl Exchange {
         self.bytes[..request.key.start as usize].trim_ascii_end().rsplit(|byte| *byte == b' ').next()
     }
 
+    /// Returns whether the exchange copies a value to where it was missed. Of the router's own only these have claims, and
+    /// deletions that are repeated in other pools.
+    pub(super) fn is_fill(&self) -> bool {
+        self.is_own && self.claim.is_some() && self.meta_get.missed_by.is_some()
+    }
+
     /// Returns whether the request changes what servers hold under its key.
     pub(super) fn changes(&self) -> bool {
-        // Of the router's own exchanges only fills have claims. After the fetch they store the value, or delete it.
-        if self.is_own && self.claim.is_some() && self.plan == Plan::Drain {
+        // After the fetch a fill stores the value, or deletes it.
+        if self.is_fill() && self.plan == Plan::Drain {
             return true;
         }
         let writes = |request: Request| {

@@ -5,8 +5,8 @@
 //! them. No get is held back for this: only those that wait to be sent anyway are joined.
 //!
 //! Between the gets of clients that read and write in turn there are mostly writes of other keys. The gets of a turn
-//! are sent before those, so that they can be joined, but never before a command that may concern one of their keys. A
-//! client that awaits each answer cannot tell, and answers leave in the order of the requests in any case.
+//! are sent before those, so that they can be joined, but never before a command that may concern one of their keys, nor
+//! before very many commands. A client that awaits each answer cannot tell, and answers leave in the order of the requests in any case.
 //!
 //! The server answers hits only, in the order of the keys, so a value for one key tells that the keys before it were
 //! missed. No two requests ask for the same key in one command, since a single value would not tell whose it is.
@@ -107,7 +107,7 @@ impl Router {
     /// that wait there, unless these may concern one of the keys.
     pub(super) fn ask_get(&mut self, id: u32, server: usize, share: u16) {
         let lane = &self.lanes[server];
-        if self.keys_of(id, share).any(|key| lane.keys_behind.may_have(&key)) {
+        if lane.has_many_behind() || self.keys_of(id, share).any(|key| lane.keys_behind.may_have(&key)) {
             self.lanes[server].fix_order();
         }
         let is_joined = self.may_join(id, server, share);

@@ -94,16 +94,54 @@ pub(super) struct Expected {
 }
 
 /// How far the commands of a lane have been sent since it was last empty.
+///
+/// It is cut while a command may have been sent in part. What waited behind that command when it was cut is sent with the
+/// rest of it.
 #[derive(Default)]
 struct Sending {
     /// How many commands were added.
     added: usize,
-    /// Whether any bytes were sent, or may have been, so that a command may have been sent in part.
-    is_cut: bool,
-    /// After a cut: how many bytes at the front of the output are the rest of a command and those that waited behind it.
+    /// How many bytes at the front of the output are the rest of a cut; 0: it is not cut.
     cut_bytes: usize,
     /// How many commands were added since the cut.
     added_since_cut: usize,
+}
+
+impl Sending {
+    fn is_cut(&self) -> bool {
+        self.cut_bytes > 0
+    }
+
+    fn note_added(&mut self) {
+        self.added += 1;
+        self.added_since_cut += 1;
+    }
+
+    /// Notes that a command was cut, when so many bytes were left of it and of those behind it.
+    fn cut(&mut self, left: usize) {
+        (self.cut_bytes, self.added_since_cut) = (left, 0);
+    }
+
+    /// Notes that so many bytes were sent, and so many are left.
+    fn note_sent(&mut self, bytes: usize, left: usize) {
+        if left == 0 {
+            *self = Self::default();
+        } else if bytes > self.cut_bytes {
+            self.cut(left);
+        } else if bytes == self.cut_bytes && self.is_cut() {
+            // What is left was added later, and nothing of it was sent.
+            *self = Self { added: self.added_since_cut, ..Self::default() };
+        } else {
+            self.cut_bytes -= bytes;
+        }
+    }
+
+    /// Notes that the server may get the first `bytes` of those that are `left`, although they were not counted as sent.
+    fn note_pending(&mut self, bytes: usize, left: usize) {
+        if bytes > self.cut_bytes {
+            self.cut(left);
+        }
+    }
 }
 
 /// The way to one server.
@@ -123,9 +161,16 @@ pub(super) struct Lane {
     sending: Sending,
     /// Whether this thread is counted among the server's users.
     pub(super) is_user: bool,
+    /// Whether the lane is counted among the router's crowded ones.
+    is_crowded: bool,
 }
 
 impl Lane {
+    /// How many bytes are to be sent.
+    fn unsent_bytes(&self) -> usize {
+        self.output.len() + self.gets.len()
+    }
+
     /// Fixes the order of what waits to be sent: gets that are asked from now on go behind it.
     pub(super) fn fix_order(&mut self) {
         if self.gets.len() > 0 {
@@ -146,6 +191,11 @@ impl Lane {
 
     fn place_gets_last(&mut self) {
         (self.gets_offset, self.expected_behind, self.keys_behind) = (self.output.len(), 0, Keys::default());
+    }
+
+    /// Returns whether so many commands wait behind the gets that no more gets go before them.
+    pub(super) fn has_many_behind(&self) -> bool {
+        self.expected_behind >= limits::OVERTAKEN_MAX
     }
 
     /// Returns the expected reply to the last of the gets to which others can still be joined.
@@ -187,13 +237,13 @@ impl Router {
     #[must_use]
     pub fn is_caught_up(&self, server: usize) -> bool {
         let lane = &self.lanes[server];
-        !lane.sending.is_cut && lane.expected.len() <= lane.sending.added
+        !lane.sending.is_cut() && lane.expected.len() <= lane.sending.added
     }
 
     /// Returns whether a command to a server was sent in part.
     #[must_use]
     pub fn is_cut(&self, server: usize) -> bool {
-        self.lanes[server].sending.is_cut
+        self.lanes[server].sending.is_cut()
     }
 
     /// Notes that a new connection gets all that waits for a server, since no reply is to come over the old one.
@@ -207,35 +257,21 @@ impl Router {
         lane.fix_order();
         let Lane { output, owes, expected, sending, .. } = lane;
         *owes |= bytes > 0;
-        sending.is_cut |= bytes > 0;
+        sending.note_sent(bytes, output.len() - bytes);
         if bytes == output.len() {
-            *sending = Sending::default();
             clear_and_shrink(output, limits::READ_BYTES);
             *owes &= !expected.is_empty();
         } else {
             output.drain(..bytes);
-            if bytes < sending.cut_bytes {
-                sending.cut_bytes -= bytes;
-            } else if bytes == sending.cut_bytes && bytes > 0 {
-                // What is left was added later, and nothing of it was sent.
-                *sending = Sending { added: sending.added_since_cut, ..Sending::default() };
-            } else if bytes > 0 {
-                (sending.cut_bytes, sending.added_since_cut) = (output.len(), 0);
-            }
         }
         lane.place_gets_last();
+        self.count_if_crowded(server);
     }
 
     /// Notes that the server may get the first `bytes` of what waits for it although they were not counted as sent.
     pub fn note_pending(&mut self, server: usize, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
         let Lane { output, sending, .. } = &mut self.lanes[server];
-        sending.is_cut = true;
-        if bytes > sending.cut_bytes {
-            (sending.cut_bytes, sending.added_since_cut) = (output.len(), 0);
-        }
+        sending.note_pending(bytes, output.len());
     }
 
     /// Stamps every request asked so far, and not stamped yet, as sent at this time.
@@ -260,10 +296,26 @@ impl Router {
         self.lanes[server].expected.len()
     }
 
-    /// Returns whether any server of the current table is crowded. That is rare, so only then is it found out whether a
-    /// request leads to that server.
+    /// Returns whether any server is crowded. That is rare, so only then is it found out whether a request leads to that
+    /// server.
     pub(super) fn is_any_crowded(&self) -> bool {
-        self.table().in_use().iter().any(|server| self.is_crowded(*server))
+        self.crowded > 0
+    }
+
+    /// Counts a server among the crowded ones, or no more, after what is to be sent to it has changed.
+    fn count_if_crowded(&mut self, server: usize) {
+        let is_crowded = self.is_crowded(server);
+        if std::mem::replace(&mut self.lanes[server].is_crowded, is_crowded) != is_crowded {
+            self.crowded = if is_crowded { self.crowded + 1 } else { self.crowded - 1 };
+        }
+    }
+
+    /// Takes all that is to be sent to a server and is to come from it, in its final order.
+    pub(super) fn take_lane(&mut self, server: usize) -> Lane {
+        let mut lane = std::mem::take(&mut self.lanes[server]);
+        self.crowded -= usize::from(lane.is_crowded);
+        lane.fix_order();
+        lane
     }
 
     /// Returns whether a request for this key of a route may lead to a crowded server.
@@ -274,8 +326,7 @@ impl Router {
 
     /// Returns whether a server is crowded: it has so much to be sent that requests for it must wait.
     pub(super) fn is_crowded(&self, server: usize) -> bool {
-        let lane = &self.lanes[server];
-        lane.output.len() + lane.gets.len() > limits::LANE_BYTES_PAUSE
+        self.lanes[server].unsent_bytes() > limits::LANE_BYTES_PAUSE
     }
 
     /// Returns whether a server owes as many replies over its connection as it may.
@@ -307,17 +358,18 @@ impl Router {
         if !std::mem::replace(&mut lane.is_user, true) {
             target.health.add_user();
         }
-        lane.sending.added += 1;
-        lane.sending.added_since_cut += 1;
+        lane.sending.note_added();
         lane.expected.insert(place, expected);
         target.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.exchanges[expected.exchange].pending += 1;
+        self.count_if_crowded(server);
     }
 
     /// Notes that a server's connection was closed or is left alone for now: this thread is no user of it any more, and
     /// what of a command it was not sent is dropped if no reply is to come.
     pub fn release_server(&mut self, server: usize) {
         self.lanes[server].drop_rest_of_refused();
+        self.count_if_crowded(server);
         if std::mem::take(&mut self.lanes[server].is_user) {
             self.servers[server].health.remove_user();
         }

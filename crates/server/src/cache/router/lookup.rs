@@ -108,26 +108,20 @@ impl Router {
 
     /// Looks up these keys, which a share missed, in the second pool or on another replica, unless their client has
     /// changed them since.
-    pub(super) fn look_up(&mut self, id: u32, share: Share, places: &[u32]) {
-        let is_overtaken =
-            |place: &u32| self.is_place_overtaken(id, share.route, *place, usize::from(share.server));
-        if !places.iter().any(is_overtaken) {
-            return self.look_up_as_it_was(id, share, places);
+    pub(super) fn look_up(&mut self, id: u32, share: Share, places: Vec<u32>) {
+        let (overtaken, places) = self.split_overtaken(id, share.route, places, usize::from(share.server));
+        if !overtaken.is_empty() {
+            self.miss(id, share, &overtaken);
         }
-        let (overtaken, others): (Vec<u32>, Vec<u32>) = places.iter().partition(|place| is_overtaken(place));
-        self.miss(id, share, &overtaken);
-        if !others.is_empty() {
-            self.look_up_as_it_was(id, share, &others);
+        if places.is_empty() {
+            return;
         }
-    }
-
-    fn look_up_as_it_was(&mut self, id: u32, share: Share, places: &[u32]) {
         if self.source(id, share.route, usize::from(share.pool)).is_some() {
-            return self.look_up_in_source(id, share, places, MissedBy::Pool);
+            return self.look_up_in_source(id, share, &places, MissedBy::Pool);
         }
         let pool = &self.table_of(id).pools[usize::from(share.pool)];
         let Some(other) = pool.other_replica(usize::from(share.server)).map(|other| other.slot as u16) else {
-            return self.miss(id, share, places);
+            return self.miss(id, share, &places);
         };
         pool.counts.looked_up.fetch_add(places.len() as u64, Ordering::Relaxed);
         self.servers[usize::from(share.server)].health.count_cache_misses(places.len() as u32);

@@ -14,8 +14,9 @@ use posthaste_wire::memcached::request::Verb;
 
 use super::exchange::{Destination, MissedBy, Plan, Share, Verdict};
 use super::lane::{Expected, Lane, Purpose};
-use super::reads::{needs_decider, new_expiry, owner_share};
+use super::reads::{needs_decider, owner_share};
 use super::resent::{UnsentCommand, UnsentCommands};
+use super::touches::new_expiry;
 use super::writes::{decides, is_write};
 use super::{Router, agree};
 use crate::cache::missed_writes::MissedWrite;
@@ -38,12 +39,6 @@ impl Router {
     pub fn send_all_elsewhere(&mut self, server: usize) {
         let lane = self.take_lane(server);
         self.give_up_all(server, &lane);
-    }
-
-    fn take_lane(&mut self, server: usize) -> Lane {
-        let mut lane = std::mem::take(&mut self.lanes[server]);
-        lane.fix_order();
-        lane
     }
 
     /// Gives up all replies that were to come over a connection.
@@ -125,27 +120,35 @@ impl Router {
         let places = exchange.get.gather.take_unsettled(share);
         let misses = exchange.get.gather.take_misses(share);
         if !misses.is_empty() {
-            self.look_up(id, failed, &misses);
+            self.look_up(id, failed, misses);
         }
+        let (overtaken, places) = self.split_overtaken(id, failed.route, places, server);
+        self.end_unanswered(id, share, server, &overtaken);
         if places.is_empty() {
             return;
         }
-        let is_overtaken = |place: &u32| self.is_place_overtaken(id, failed.route, *place, server);
-        let may_ask_others = !places.iter().any(is_overtaken);
-        if may_ask_others && let Some(others) = self.stand_ins(id, failed, &places, verb) {
+        if let Some(others) = self.stand_ins(id, failed, &places, verb) {
             return self.ask_others(id, &places, &others);
         }
         let asks_source = failed.missed_by.is_none() && self.has_source(id, usize::from(failed.pool), verb);
-        if may_ask_others && asks_source && self.fleet.ejects() {
+        if asks_source && self.fleet.ejects() {
             return self.look_up_in_source(id, failed, &places, MissedBy::SilentPool);
         }
-        // If no server could tell whether the keys exist, that is an error, unless the pool's rules say otherwise. If
-        // one has missed them before, they are missed.
+        self.end_unanswered(id, share, server, &places);
+    }
+
+    /// Ends keys of a share of a get that nobody answers. If no server could tell whether they exist, that is an error,
+    /// unless the pool's rules say otherwise. If one has missed them before, they are missed.
+    fn end_unanswered(&mut self, id: u32, share: u16, server: usize, places: &[u32]) {
+        if places.is_empty() {
+            return;
+        }
+        let failed = self.exchanges[id].get.shares[usize::from(share)];
         if is_unanswered(failed.missed_by) {
             self.note_unanswered_get(id, failed.route, server);
         }
         let exchange = &mut self.exchanges[id];
-        places.into_iter().for_each(|place| exchange.get.gather.assign(place, share));
+        places.iter().for_each(|place| exchange.get.gather.assign(*place, share));
         exchange.get.gather.stop_collecting_misses(share);
         self.settle_share(id, share);
     }

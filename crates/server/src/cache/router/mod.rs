@@ -13,7 +13,9 @@
 //! | `exchange.rs`, `exchanges.rs` | one request under way; all of them, by number |
 //! | `tables.rs` | by which tables requests go |
 //! | `incoming.rs` | new requests: answered at once, or put on their routes |
-//! | `reads.rs`, `writes.rs` | which servers a request goes to, and in what steps |
+//! | `reads.rs`, `meta_get.rs`, `writes.rs` | which servers a request goes to, and in what steps |
+//! | `touches.rs` | the expiry that a read sets goes to the other servers too |
+//! | `order.rs` | no read sees what its client changed later, or misses what it created earlier |
 //! | `creating.rs` | what an `mg` has created on one replica is copied to the others |
 //! | `expiry.rs` | how long what a request stores may live |
 //! | `follow.rs` | commands to the replicas after one of them has decided |
@@ -46,6 +48,7 @@ mod joined;
 mod lane;
 mod lookup;
 mod losses;
+mod meta_get;
 mod order;
 mod overdue;
 mod reads;
@@ -54,6 +57,7 @@ mod resent;
 mod shadow;
 mod steps;
 mod tables;
+mod touches;
 mod undone;
 mod writes;
 
@@ -167,11 +171,15 @@ pub struct Router {
     reads: u64,
     /// The ways to the servers, by slot.
     lanes: Vec<Lane>,
+    /// How many of them are crowded, see `is_any_crowded`.
+    crowded: usize,
     exchanges: Exchanges,
     /// Exchanges that the next `stamp_sent` stamps.
     unstamped: Vec<u32>,
     /// Reads under way that may be asked of a server after later requests of their clients.
     reads_that_ask_later: usize,
+    /// Meta gets under way that may create their key on several servers.
+    creating: usize,
     /// Multi-gets that wait until their clients have read more of their answers.
     paused: Vec<u32>,
     scratch: Scratch,
@@ -207,9 +215,11 @@ impl Router {
             claim_released: false,
             reads: 0,
             lanes: Vec::new(),
+            crowded: 0,
             exchanges: Exchanges::default(),
             unstamped: Vec::new(),
             reads_that_ask_later: 0,
+            creating: 0,
             paused: Vec::new(),
             scratch: Scratch::default(),
             next_check_at: 0,
@@ -337,42 +347,47 @@ impl Router {
         self.fleet.began_s + self.now / 1_000_000_000
     }
 
-    /// Marks the answer of an exchange as complete and records the request. The answer leaves when its turn comes.
+    /// Marks the answer of an exchange as complete. The answer leaves when its turn comes.
     fn conclude(&mut self, id: u32) {
-        let answered = self.now;
         let exchange = &mut self.exchanges[id];
         if exchange.is_answered {
             return;
         }
         exchange.is_answered = true;
-        exchange.record.stamps.answered = answered;
+        exchange.record.stamps.answered = self.now;
+        let (client, is_own) = (exchange.client, exchange.is_own);
         self.note_asks_no_more(id);
-        let exchange = &self.exchanges[id];
-        if !exchange.is_own {
-            let exchange = &self.exchanges[id];
-            if exchange.ending != Some(Ending::Error) {
-                for server in &exchange.write.missed_by {
-                    self.servers[usize::from(*server)].counts.missed_writes.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            if let Some(route) = self.route_of(id) {
-                route.counts.latency.note(answered.saturating_sub(exchange.record.stamps.received));
-            }
-            self.finished.push(Finished {
-                kind: exchange.record.kind,
-                ending: exchange.ending.unwrap_or(Ending::Ok),
-                stamps: exchange.record.stamps,
-                slot: (exchange.client != NO_CLIENT).then_some(exchange.client),
-                client: exchange.record.client_number,
-                request_bytes: exchange.record.request_bytes,
-                answer_bytes: exchange.record.answer_bytes,
-                server_reads: exchange.record.server_reads,
-            });
+        self.note_creates_no_more(id);
+        if !is_own {
+            self.record(id);
         }
-        let client = self.exchanges[id].client;
         if client != NO_CLIENT && self.answers.is_first(client, id) {
             self.pass_on(client, id);
         }
+    }
+
+    /// Counts a request that is answered, and adds it to those for the record.
+    fn record(&mut self, id: u32) {
+        let exchange = &self.exchanges[id];
+        if exchange.ending != Some(Ending::Error) {
+            for server in &exchange.write.missed_by {
+                self.servers[usize::from(*server)].counts.missed_writes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let stamps = exchange.record.stamps;
+        if let Some(route) = self.route_of(id) {
+            route.counts.latency.note(stamps.answered.saturating_sub(stamps.received));
+        }
+        self.finished.push(Finished {
+            kind: exchange.record.kind,
+            ending: exchange.ending.unwrap_or(Ending::Ok),
+            stamps,
+            slot: (exchange.client != NO_CLIENT).then_some(exchange.client),
+            client: exchange.record.client_number,
+            request_bytes: exchange.record.request_bytes,
+            answer_bytes: exchange.record.answer_bytes,
+            server_reads: exchange.record.server_reads,
+        });
     }
 
     /// Returns the route of an exchange: the first of several, and none for a request without keys.
@@ -387,15 +402,15 @@ impl Router {
     fn finish(&mut self, id: u32) {
         let exchange = &mut self.exchanges[id];
         exchange.is_over = true;
-        let (has_no_client, is_own) = (exchange.client == NO_CLIENT, exchange.is_own);
+        let (has_no_client, is_fill) = (exchange.client == NO_CLIENT, exchange.is_fill());
         if let Some(claim) = self.take_claim(id) {
-            // Of the router's own exchanges only fills have claims.
-            self.fills -= usize::from(is_own);
+            self.fills -= usize::from(is_fill);
             self.claim_released |= self.fleet.claims.release(claim, self.now);
         }
         if std::mem::take(&mut self.exchanges[id].is_unclaimed) {
             self.end_unclaimed(id);
         }
+        self.end_late_write(id);
         self.end_flush(id);
         self.conclude(id);
         if has_no_client {
@@ -467,6 +482,36 @@ mod tests {
         // And it goes on.
         assert_eq!(router.ask(0, &request, text, 0), Admission::Accepted);
         assert_eq!(router.unsent(0), text);
+    }
+
+    #[test]
+    fn a_server_is_counted_as_crowded_until_it_was_sent_enough_or_is_lost() {
+        let layout = Layout::of_one_pool(vec![MemberPlan::of("127.0.0.1:1")], Rules::default());
+        let mut router = Router::new(Arc::new(Fleet::new(&layout, Ejection::OnLoss).unwrap()), 0);
+        let text = format!("get {}\r\n", "k".repeat(250));
+        let Decoded::Request(request, _) = decode(text.as_bytes(), &LIMITS) else { panic!("it is one") };
+        for is_sent in [true, true, false] {
+            let mut clients = 0;
+            while !router.is_any_crowded() {
+                router.add_client(clients, clients as u64);
+                assert_eq!(router.ask(clients, &request, text.as_bytes(), 0), Admission::Accepted);
+                clients += 1;
+            }
+            assert!(router.lanes[0].output.len() + router.lanes[0].gets.len() > limits::LANE_BYTES_PAUSE);
+            router.add_client(clients, 0);
+            assert_eq!(router.ask(clients, &request, text.as_bytes(), 0), Admission::RetryLater);
+            if is_sent {
+                let bytes = router.unsent(0).len();
+                router.sent(0, text.len());
+                assert!(!router.is_any_crowded());
+                router.sent(0, bytes - text.len());
+                router.feed(0, &b"END\r\n".repeat(clients)).unwrap();
+            } else {
+                router.lose(0, None);
+            }
+            assert_eq!((router.crowded, router.under_way()), (0, 0));
+            (0..=clients).for_each(|client| router.remove_client(client));
+        }
     }
 
     #[test]

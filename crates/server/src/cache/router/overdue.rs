@@ -14,6 +14,7 @@ use posthaste_wire::memcached::request::{Request, Verb};
 
 use super::exchange::{Plan, Share};
 use super::incoming::Origin;
+use super::writes::hash;
 use super::{Admission, Router, agree, recorded_length};
 use crate::cache::pool::plain_key;
 use crate::cache::request_kind;
@@ -66,7 +67,8 @@ impl Router {
     }
 
     /// Has a request that could not be taken tried again, unless it has waited for longer than it may take: then it is
-    /// answered as one that is late.
+    /// answered as one that is late. While its client has a read under way for which it may have to wait, no time counts:
+    /// the client itself may be what takes so long.
     pub fn retry_unless_late(
         &mut self,
         client: usize,
@@ -74,10 +76,15 @@ impl Router {
         input: &[u8],
         received: u64,
     ) -> Admission {
-        let (table, waited_ns) = (self.table(), self.now.saturating_sub(received));
-        if waited_ns <= table.timeouts_ns().0 {
+        let waited_ns = self.now.saturating_sub(received.max(self.answers.waits_since(client)));
+        if waited_ns <= self.table().timeouts_ns().0 {
             return Admission::RetryLater;
         }
+        if self.has_read_that_asks_later(client) {
+            self.answers.note_waits_for_own(client, self.now);
+            return Admission::RetryLater;
+        }
+        let table = self.table();
         let routes = routes_of(table, request, input);
         let limits = routes.iter().map(|route| table.routes[*route].timeout_ns);
         if waited_ns <= limits.min().unwrap_or(table.timeout_ns) {
@@ -127,6 +134,7 @@ impl Router {
         if let Some(route) = self.route_of(id) {
             route.counts.timed_out.fetch_add(1, Ordering::Relaxed);
         }
+        self.begin_late_write(id);
         let is_error = !self.is_missed_when_late(id);
         let exchange = &mut self.exchanges[id];
         match exchange.plan {
@@ -159,6 +167,29 @@ impl Router {
             self.exchanges[id].error = words;
         }
         self.conclude(id);
+    }
+
+    /// Keeps the key of a late write that has no claim from other threads until its server has answered.
+    fn begin_late_write(&mut self, id: u32) {
+        let exchange = &mut self.exchanges[id];
+        if exchange.is_unclaimed && exchange.claim.is_none() {
+            let key = exchange.request.map(|request| plain_key(&request, &exchange.bytes, hash));
+            exchange.late = key.map(|key| self.fleet.late_writes.begin(key, self.number));
+        }
+    }
+
+    /// Notes the end of a late write, if an exchange is one. Other threads may wait for it.
+    pub(super) fn end_late_write(&mut self, id: u32) {
+        if let Some(late) = self.exchanges[id].late.take() {
+            self.fleet.late_writes.end(late);
+            self.claim_released = true;
+        }
+    }
+
+    /// Returns whether a late write of another thread may still change the key that this request is to write.
+    pub(super) fn waits_for_late_write(&self, request: &Request, input: &[u8]) -> bool {
+        let late = &self.fleet.late_writes;
+        late.are_any() && late.concern(plain_key(request, input, hash), self.number)
     }
 
     /// Returns whether the unanswered keys of a late get are misses and no error, by the rules of all their pools.

@@ -1,19 +1,16 @@
-//! Reads: which servers they ask.
+//! Gets, of any number of keys: which servers they ask, and in what steps.
 
 use std::sync::atomic::Ordering;
 
 use posthaste_wire::memcached::request::{Request, Verb};
-use posthaste_wire::span::Span;
 
-use super::exchange::{Destination, MissedBy, Plan, Share};
+use super::exchange::{MissedBy, Share};
 use super::expiry::capped;
 use super::incoming::{BAD_FORMAT, Incoming, NO_ROUTE, TOO_MANY};
-use super::lane::{Purpose, Shape, Words};
-use super::{Admission, Router, follow, writes};
+use super::lane::{Purpose, Shape};
+use super::{Admission, Router};
 use crate::cache::costs::Spread;
 use crate::cache::limits;
-use crate::cache::missed_writes::{MissedKey, MissedWrite};
-use crate::cache::pool::plain_key;
 use crate::cache::rules::Multiget;
 use crate::cache::table::{Access, Table};
 
@@ -24,7 +21,7 @@ impl Router {
         let touches = matches!(request.verb, Verb::Gat | Verb::Gats);
         let is_held_up = self.is_any_crowded() && self.is_held_up(request, input);
         let may_not_touch = || self.fleet.are_writes_paused() || self.waits_for_earlier_read(incoming);
-        if is_held_up || touches && may_not_touch() {
+        if is_held_up || self.waits_for_earlier_creation(incoming) || touches && may_not_touch() {
             return Admission::RetryLater;
         }
         let is_on_one_route = match self.check_keys(request, input) {
@@ -37,11 +34,11 @@ impl Router {
         let id = self.begin(incoming, incoming.line());
         self.exchanges[id].get.is_on_one_route = is_on_one_route;
         self.exchanges[id].get.keys.extend(request.key_spans(input));
-        if self.exchanges[id].get.keys.len() > limits::KEYS_PER_STEP {
-            self.note_asks_later(id);
-        }
         self.enqueue(id);
         self.ask_step(id);
+        if self.has_more_steps(id) {
+            self.note_asks_later(id);
+        }
         self.advance(id);
         Admission::Accepted
     }
@@ -87,7 +84,7 @@ impl Router {
         let Some(request) = exchange.request else { return };
         let from = exchange.get.gather.assigned();
         exchange.since = self.now;
-        let keys = (exchange.get.keys.len() - from).min(limits::KEYS_PER_STEP);
+        let keys = (exchange.get.keys.len() - from).min(self.answers.keys_per_step(exchange.client));
         exchange.get.shares.clear();
         exchange.get.gather.reuse_shares(limits::BUFFER_BYTES_KEPT);
         exchange.get.gather.add_keys(keys);
@@ -222,7 +219,7 @@ impl Router {
         }
     }
 
-    /// Returns whether so many keys are split over servers. All steps of a get go one way, whose cost its time measures.
+    /// Returns whether so many keys of a step of a get are split over servers.
     fn splits(&mut self, id: u32, pool: usize, keys: usize) -> bool {
         let (exchange, pool) = (&self.exchanges[id], &self.table_of(id).pools[pool]);
         match pool.rules.multiget {
@@ -232,8 +229,8 @@ impl Router {
             // The time of a get over several routes tells nothing of one pool.
             Multiget::Auto if !exchange.get.is_on_one_route => pool.costs.cheaper(keys) == Spread::Split,
             Multiget::Auto => {
-                let spread = exchange.get.spread.unwrap_or_else(|| pool.costs.choose(keys));
-                self.exchanges[id].get.spread = Some(spread);
+                let spread = pool.costs.choose(keys);
+                self.exchanges[id].get.measured = Some((spread, keys));
                 spread == Spread::Split
             }
         }
@@ -286,185 +283,6 @@ impl Router {
         }
         output.extend_from_slice(b"\r\n");
     }
-
-    /// Sends the expiry that a `gat` sets on one server to the others from which the key may be read.
-    /// The servers of the first pool are among them if they were away.
-    fn touch_others(&mut self, id: u32, share: u16, server: usize) {
-        let target = self.exchanges[id].get.shares[usize::from(share)];
-        let pool = match target.missed_by {
-            Some(MissedBy::SilentPool) => self.table_of(id).routes[usize::from(target.route)].pool,
-            _ => usize::from(target.pool),
-        };
-        if !self.table_of(id).has_several(pool) {
-            return;
-        }
-        let places = self.exchanges[id].get.gather.keys(share).to_vec();
-        for place in &places {
-            let exchange = &self.exchanges[id];
-            let Some(expiry) = exchange.new_expiry() else { return };
-            let table = self.table_of(id);
-            let expiry = capped(expiry, self.max_life(target.expiry_s));
-            let key = exchange.get.keys[*place as usize].of(&exchange.bytes);
-            let key = table.routes[usize::from(target.route)].renaming.server_key(key);
-            let touch = [b"touch ", &key[..], b" ", &expiry, b"\r\n"].concat();
-            let missed = MissedKey { key: key.to_vec(), base64: false };
-            let mut others = Vec::new();
-            table.each_copy(pool, &key, &mut |other| others.push(other.slot));
-            table.each_old(pool, &key, &mut |other| others.push(other.slot));
-            others.retain(|other| *other != server);
-            self.touch(id, &others, &touch, Shape::Line(Words::Touched), &missed);
-        }
-    }
-
-    /// Sends these servers a command that changes a key's expiry; for those that are away, the key is noted.
-    fn touch(&mut self, id: u32, others: &[usize], command: &[u8], shape: Shape, key: &MissedKey) {
-        for other in others {
-            let health = &self.servers[*other].health;
-            if !health.is_away() || !health.note_missed_write(MissedWrite::Key(key.clone())) {
-                self.lanes[*other].output.extend_from_slice(command);
-                self.expect(id, *other, Purpose::Unused, shape);
-            }
-        }
-    }
-
-    /// Calls `each` with the keys whose expiry an exchange changes on several servers.
-    pub(super) fn each_touched(&self, id: u32, each: &mut impl FnMut(MissedKey)) {
-        let exchange = &self.exchanges[id];
-        let (Some(request), table) = (exchange.request, self.table_of(id)) else { return };
-        match request.verb {
-            Verb::Gat | Verb::Gats => {
-                for (number, share) in exchange.get.shares.iter().enumerate() {
-                    let renaming = &table.routes[usize::from(share.route)].renaming;
-                    let places = exchange.get.gather.keys(number as u16).iter();
-                    let keys = places.map(|place| exchange.get.keys[*place as usize].of(&exchange.bytes));
-                    if table.has_several(usize::from(share.pool)) || share.missed_by.is_some() {
-                        keys.map(|key| renaming.server_key(key).into_owned())
-                            .for_each(|key| each(MissedKey { key, base64: false }));
-                    }
-                }
-            }
-            Verb::MetaGet
-                if new_expiry(&request, &exchange.bytes).is_some()
-                    && table.has_several(usize::from(exchange.destination.pool)) =>
-            {
-                each(MissedKey::of_request(&request, &exchange.bytes));
-            }
-            _ => {}
-        }
-    }
-
-    /// Takes an `mg` or `me`: one key, asked of one server.
-    pub(super) fn meta_get(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
-        let Incoming { request, input, .. } = *incoming;
-        // Checked before the serving pool is found, since that is counted.
-        let touches = new_expiry(request, input).is_some();
-        let is_held_up =
-            self.is_any_crowded() && plain_key(request, input, |key| self.leads_to_crowded(route, key));
-        if is_held_up || touches && self.fleet.are_writes_paused() || self.waits_for_earlier_read(incoming) {
-            return Admission::RetryLater;
-        }
-        let decides = request.verb == Verb::MetaDebug || writes::decides(request, input);
-        let table = self.table();
-        let pool = table.routes[route].pool;
-        let serving =
-            plain_key(request, input, |key| table.serving_pool(pool, key, Access::of(decides), self.now));
-        if touches {
-            table.prolong(pool, serving, self.now);
-        }
-        let asked_pool = &table.pools[serving.pool];
-        let server = if decides {
-            plain_key(request, input, |key| table.decider(serving.pool, key).slot)
-        } else if asked_pool.reads_owner() {
-            plain_key(request, input, |key| asked_pool.owner_to_read(key).slot)
-        } else {
-            asked_pool.reader(|slot| self.lanes[slot].expected.len()).slot
-        };
-        let id = self.begin(incoming, incoming.line());
-        let creates =
-            decides && follow::has_flag(request, input, b'N') && self.table().has_copies(serving.pool);
-        let exchange = &mut self.exchanges[id];
-        exchange.meta_get.creates = creates;
-        exchange.destination =
-            Destination { route: route as u16, pool: serving.pool as u16, expiry_s: serving.expiry_s };
-        // What only the decider knows cannot be asked of another replica.
-        exchange.is_bound = decides;
-        exchange.plan = Plan::Relay;
-        self.note_fall_through(id, server);
-        self.enqueue(id);
-        self.send_whole(id, server);
-        if touches && request.verb == Verb::MetaGet {
-            if is_surely_understood(request, input) {
-                self.meta_touch_others(id);
-            } else {
-                self.exchanges[id].meta_get.touches_later = true;
-            }
-        }
-        self.advance(id);
-        Admission::Accepted
-    }
-
-    /// Sends the time to live that an `mg` sets on one server to the others from which the key may be read. A server
-    /// that is away is among these: the key is noted for it. If no server could be asked, nothing is changed anywhere.
-    pub(super) fn meta_touch_others(&mut self, id: u32) {
-        let exchange = &self.exchanges[id];
-        let (Some(request), Some(asked)) = (exchange.request, exchange.meta_get.asked) else { return };
-        if !self.table_of(id).has_several(usize::from(exchange.destination.pool)) {
-            return;
-        }
-        let Some(expiry) = new_expiry(&request, &exchange.bytes) else { return };
-        let expiry = capped(&expiry.of(&exchange.bytes)[1..], self.max_life(exchange.destination.expiry_s));
-        let base64 = request.base64_flag();
-        let key = request.key.of(&exchange.bytes);
-        let touch = [b"mg ", key, b" T", &expiry, base64, b"\r\n"].concat();
-        let missed = MissedKey::of_request(&request, &exchange.bytes);
-        let mut others = Vec::new();
-        self.each_copy(id, |_, other| others.push(other));
-        self.each_old(id, |_, other| others.push(other));
-        others.retain(|other| *other != usize::from(asked));
-        self.touch(id, &others, &touch, Shape::Meta, &missed);
-    }
-
-    /// Sends the whole request to a server, or fails it there. Returns whether it was sent to this server.
-    pub(super) fn send_whole(&mut self, id: u32, server: usize) -> bool {
-        let exchange = &self.exchanges[id];
-        let Some(request) = exchange.request else { return false };
-        if self.is_full(server) || self.note_if_missed(id, server) {
-            self.fail_whole(id, server);
-            return false;
-        }
-        let exchange = &self.exchanges[id];
-        let max_life = self.max_life(exchange.destination.expiry_s);
-        let shape =
-            writes::write_command(&request, &exchange.bytes, max_life, &mut self.lanes[server].output);
-        if matches!(request.verb, Verb::MetaGet | Verb::MetaDebug) {
-            self.servers[server].counts.keys.fetch_add(1, Ordering::Relaxed);
-            self.exchanges[id].meta_get.asked = Some(server as u16);
-        }
-        self.expect(id, server, Purpose::Request, shape);
-        true
-    }
-}
-
-/// Returns whether every memcached that knows meta commands understands this `mg`, so that none of them refuses it:
-/// each flag is known, and there once. (It refuses a time to live that is no number in the command to the other servers
-/// too.)
-fn is_surely_understood(request: &Request, bytes: &[u8]) -> bool {
-    let mut seen = 0_u64;
-    request.words_after_key(bytes).map(|word| word.of(bytes)).all(|flag| {
-        let is_known = match flag[0] {
-            b'O' => flag.len() <= limits::OPAQUE_BYTES_MAX,
-            letter => b"bcfhklqstvT".contains(&letter),
-        };
-        let bit = 1 << (flag[0] % 64);
-        let is_first = seen & bit == 0;
-        seen |= bit;
-        is_known && is_first
-    })
-}
-
-/// The flag by which an `mg` sets a new time to live.
-pub(super) fn new_expiry(request: &Request, bytes: &[u8]) -> Option<Span> {
-    request.words_after_key(bytes).find(|word| word.of(bytes).starts_with(b"T"))
 }
 
 /// Returns whether a get is for the decider alone: its tokens are good only on the server that decides `cas`.

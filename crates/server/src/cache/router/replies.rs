@@ -207,7 +207,7 @@ impl Router {
         }
         let target = exchange.get.shares[usize::from(share)];
         if exchange.error.is_empty() && exchange.is_wanted() {
-            return self.look_up(id, target, &misses);
+            return self.look_up(id, target, misses);
         }
         // The answer is an error already, or no client waits for it.
         self.miss(id, target, &misses);
@@ -265,9 +265,9 @@ impl Router {
         let exchange = &mut self.exchanges[id];
         exchange.ending = Some(ending(bytes));
         let MetaGet { creates, touches_later, .. } = exchange.meta_get;
-        let client = exchange.client;
-        if client != NO_CLIENT && bytes.starts_with(b"VA ") {
-            self.answers.note_value(client, bytes.len());
+        let (client, is_value) = (exchange.client, bytes.starts_with(b"VA "));
+        if client != NO_CLIENT && (is_value || is_miss(bytes)) {
+            self.answers.note_value(client, if is_value { bytes.len() } else { 0 });
         }
         self.reply_to_client(id, bytes);
         if bytes.starts_with(b"VA ") || bytes.starts_with(b"HD") {

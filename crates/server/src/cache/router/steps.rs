@@ -17,14 +17,17 @@ impl Router {
     pub(super) fn advance(&mut self, id: u32) {
         while self.exchanges[id].pending == 0 {
             match self.exchanges[id].plan {
-                Plan::Gather if self.has_more_steps(id) => {
+                Plan::Gather => {
+                    self.note_cost(id);
+                    if !self.has_more_steps(id) {
+                        return self.end_get(id);
+                    }
                     // Its client has to read more first.
                     if self.answers.held_for(self.exchanges[id].client) > limits::OUTPUT_BYTES_PAUSE {
                         return self.paused.push(id);
                     }
                     self.ask_step(id);
                 }
-                Plan::Gather => return self.end_get(id),
                 Plan::FanOut => self.end_fan_out(id),
                 Plan::Decide => self.end_decision(id),
                 Plan::Follow => self.end_following(id),
@@ -40,7 +43,7 @@ impl Router {
     }
 
     /// Returns whether a get has keys that are still to be asked for.
-    fn has_more_steps(&self, id: u32) -> bool {
+    pub(super) fn has_more_steps(&self, id: u32) -> bool {
         let exchange = &self.exchanges[id];
         let is_more = exchange.get.gather.assigned() < exchange.get.keys.len();
         is_more && exchange.error.is_empty() && exchange.is_wanted()
@@ -48,9 +51,11 @@ impl Router {
 
     /// Ends a get: all its keys are answered, or after an error, or without its client, no more are asked for.
     fn end_get(&mut self, id: u32) {
-        self.note_cost(id);
         self.count_keys(id);
         let exchange = &mut self.exchanges[id];
+        if exchange.get.gather.hits() == 0 && exchange.is_wanted() {
+            self.answers.note_value(exchange.client, 0);
+        }
         exchange.ending = Some(match (exchange.error.is_empty(), exchange.get.gather.hits()) {
             (false, _) => Ending::Error,
             (true, 0) => Ending::Null,
@@ -62,17 +67,19 @@ impl Router {
         self.finish(id);
     }
 
-    /// Notes how long a get took, if its way was chosen by cost and all of it was asked and answered.
-    fn note_cost(&self, id: u32) {
-        let exchange = &self.exchanges[id];
-        let is_whole = exchange.get.gather.assigned() == exchange.get.keys.len() && exchange.error.is_empty();
-        let (Some(spread), sent @ 1.., true) = (exchange.get.spread, exchange.record.stamps.sent, is_whole)
+    /// Notes how long a step of a get took, if its way was chosen by cost and all of it was answered.
+    fn note_cost(&mut self, id: u32) {
+        let exchange = &mut self.exchanges[id];
+        let (measured, is_answered) = (exchange.get.measured.take(), exchange.error.is_empty());
+        let (Some((spread, keys)), sent @ 1.., true) = (measured, exchange.record.stamps.sent, is_answered)
         else {
             return;
         };
+        // Only the first step is stamped when it is sent. Before a later one, time may have passed until its client read.
+        let began = sent.max(exchange.since);
         let Some(route) = self.route_of(id) else { return };
         let costs = &self.table_of(id).pools[route.pool].costs;
-        costs.note(exchange.get.keys.len(), spread, self.now.saturating_sub(sent));
+        costs.note(keys, spread, self.now.saturating_sub(began));
     }
 
     /// Counts the hits and misses of a get among the keys that were asked for: after its client left, not all are.

@@ -28,12 +28,14 @@ impl Router {
     /// Takes a command that changes one key.
     pub(super) fn write(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
-        if self.waits_for_earlier_read(incoming) {
+        if self.waits_for_earlier_read(incoming) || self.waits_for_late_write(request, input) {
             return Admission::RetryLater;
         }
         let (table, pool) = (self.table(), self.table().routes[route].pool);
         let stands_in = plain_key(request, input, |key| table.stand_in(pool, key).is_some());
-        let is_simple = !stands_in && table.is_simple(pool, self.now);
+        // Where a deletion is repeated in other pools, these write the key too.
+        let is_repeated = request.verb.is_delete() && !table.pools[pool].deletes_to.is_empty();
+        let is_simple = !stands_in && !is_repeated && table.is_simple(pool, self.now);
         if is_simple && self.are_earlier_claims_over() {
             return self.write_to_one(route, incoming);
         }
@@ -57,6 +59,7 @@ impl Router {
 
     /// Sends a write whose key is claimed to the servers that it is aimed at.
     pub(super) fn send_write(&mut self, id: u32, request: &Request, input: &[u8], mode: ClaimMode) {
+        self.note_missed_at_home(id);
         if mode == ClaimMode::Shared {
             self.fan_out(id, input);
             self.delete_strays(id);
@@ -84,7 +87,9 @@ impl Router {
     /// Refuses a request whose value is too large, and deletes its key wherever it may be.
     pub(super) fn refuse_and_delete(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let line = incoming.line();
-        if !self.is_handed_over() || self.waits_for_earlier_read(incoming) {
+        let is_held_up =
+            self.waits_for_earlier_read(incoming) || self.waits_for_late_write(incoming.request, line);
+        if is_held_up || !self.is_handed_over() {
             return Admission::RetryLater;
         }
         let Some((claim, destination)) = self.claim(route, incoming.request, line, ClaimMode::Shared) else {
@@ -104,8 +109,8 @@ impl Router {
     }
 
     /// Claims the key of a write, and finds the pool that takes it; `None`: not now. A key with one copy is claimed too
-    /// if two pools may hold it (the one that stands in may give it back at any time), and while keys are claimed by an
-    /// earlier table, by which it may have had more copies.
+    /// if two pools may hold it (the one that stands in may give it back at any time), if its deletion is repeated in other
+    /// pools, and while keys are claimed by an earlier table, by which it may have had more copies.
     pub(super) fn claim(
         &mut self,
         route: usize,
@@ -223,6 +228,25 @@ impl Router {
         all_missed
     }
 
+    /// Notes for the count of missed writes which servers do not get a write that another pool serves.
+    fn note_missed_at_home(&mut self, id: u32) {
+        let Destination { route, pool, .. } = self.exchanges[id].destination;
+        let home = self.table_of(id).routes[usize::from(route)].pool;
+        if home == usize::from(pool) {
+            return;
+        }
+        self.each_server(
+            id,
+            |router, server| router.exchanges[id].write.note_missed_by(server),
+            |router, request, servers| {
+                let (table, exchange) = (router.table_of(id), &router.exchanges[id]);
+                plain_key(request, &exchange.bytes, |key| {
+                    table.each_copy(home, key, &mut |server| servers.push(server.slot));
+                });
+            },
+        );
+    }
+
     fn write_to_one(&mut self, route: usize, incoming: &Incoming<'_>) -> Admission {
         let Incoming { request, input, .. } = *incoming;
         let (table, pool) = (self.table(), self.table().routes[route].pool);
@@ -242,7 +266,6 @@ impl Router {
         } else {
             self.fail_whole(id, owner);
         }
-        self.delete_in_related_pools(id);
         self.advance(id);
         Admission::Accepted
     }
@@ -323,7 +346,8 @@ impl Router {
     }
 
     /// Deletes the key of a deletion in other pools, by an exchange of the router's own: the client waits only for
-    /// servers that owe very many replies.
+    /// servers that owe very many replies. The key stays claimed until all have replied, so that no write of it by another
+    /// thread comes before the deletion on one server and after it on the next.
     fn delete_in_related_pools(&mut self, id: u32) {
         let exchange = &self.exchanges[id];
         let (table, route) = (self.table_of(id), usize::from(exchange.destination.route));
@@ -333,6 +357,10 @@ impl Router {
             return;
         };
         let own = self.begin_own(Plan::Drain);
+        if let Some(claim) = &self.exchanges[id].claim {
+            let shared = self.fleet.claims.share(claim);
+            self.hold_claim(own, shared);
+        }
         let line = self.exchanges[id].bytes[..request.line.len as usize].to_vec();
         let exchange = &mut self.exchanges[own];
         (exchange.request, exchange.bytes) = (Some(request), line);

@@ -76,6 +76,8 @@ impl Ages {
 mod tests {
     use fastrand::Rng;
 
+    use super::super::changes::Changes;
+    use super::super::discarded::Discarded;
     use super::super::lanes::Lanes;
     use super::super::log::Location;
     use super::super::message::{Entry, Home, LaneKey, Place, Rank};
@@ -91,7 +93,7 @@ mod tests {
     /// Compares each answer with a plain list of all messages.
     #[test]
     fn messages_come_by_their_ids_however_many_lanes_there_are() {
-        let mut dice = Rng::with_seed(1);
+        let (mut dice, mut changes) = (Rng::with_seed(1), Changes::default());
         for most in [10, 60, 100, 300] {
             let (mut lanes, mut truth) = (Lanes::default(), Vec::<Place>::new());
             for id in 1..2_000 {
@@ -99,12 +101,12 @@ mod tests {
                 let is_full = truth.len() > if id % 700 < 350 { 2 * most } else { 5 };
                 if is_full || (dice.u8(..4) == 0 && !truth.is_empty()) {
                     let gone = truth.swap_remove(dice.usize(..truth.len()));
-                    assert_eq!(lanes.remove(&gone), Some(ENTRY));
+                    assert_eq!(lanes.remove(&gone, &mut changes), Some(ENTRY));
                 } else {
                     let id = if dice.bool() { id } else { 10_000 - id }; // some come back
                     let priority = if dice.u8(..4) == 0 { dice.u8(..3) } else { 0 };
                     truth.push(place(dice.u32(..most as u32), priority, id));
-                    lanes.insert(&truth[truth.len() - 1], ENTRY);
+                    lanes.insert(&truth[truth.len() - 1], ENTRY, &mut changes);
                 }
                 let after = if dice.bool() { 0 } else { dice.u64(..10_000) };
                 let mut expected: Vec<u64> = truth.iter().map(Place::id).filter(|id| *id > after).collect();
@@ -114,7 +116,9 @@ mod tests {
                     lanes.by_id(QUEUE, after).map(|pick| pick.place.id()).take(count).collect();
                 assert_eq!(found, expected[..count.min(expected.len())]);
             }
-            lanes.clear_queue(QUEUE, |_| truth.truncate(truth.len() - 1));
+            let mut discarded = Discarded::default();
+            lanes.clear_queue(QUEUE, &mut discarded, &mut changes);
+            discarded.free(usize::MAX, |_| truth.truncate(truth.len() - 1));
             assert!(truth.is_empty() && lanes.by_id(QUEUE, 0).next().is_none() && !lanes.ages.has(QUEUE));
         }
     }
@@ -123,14 +127,14 @@ mod tests {
     #[test]
     fn the_oldest_message_is_found_however_many_recipients_there_are() {
         const RECIPIENTS: u32 = 50_000;
-        let mut lanes = Lanes::default();
+        let (mut lanes, mut changes) = (Lanes::default(), Changes::default());
         for id in 1..=2 * RECIPIENTS {
-            lanes.insert(&place(id % RECIPIENTS, 0, id.into()), ENTRY);
+            lanes.insert(&place(id % RECIPIENTS, 0, id.into()), ENTRY, &mut changes);
         }
         for id in 1..=2 * RECIPIENTS {
             let oldest = lanes.by_id(QUEUE, 0).next().map(|pick| pick.place);
             assert_eq!(oldest, Some(place(id % RECIPIENTS, 0, id.into())));
-            assert_eq!(lanes.remove(&place(id % RECIPIENTS, 0, id.into())), Some(ENTRY));
+            assert_eq!(lanes.remove(&place(id % RECIPIENTS, 0, id.into()), &mut changes), Some(ENTRY));
         }
     }
 }

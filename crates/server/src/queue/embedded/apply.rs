@@ -15,7 +15,7 @@ impl Stock {
         match effect {
             Effect::Account { id, known, name } => {
                 if *known && self.accounts.known(name).is_none() {
-                    self.lanes.changes.note_known(*id);
+                    self.changes.note_known(*id);
                 }
                 let before = self.accounts.set(*id, name, *known, home);
                 self.rehome(before, home);
@@ -68,13 +68,13 @@ impl Stock {
     /// Takes a message out, and notes which reads this concerns.
     fn remove_noted(&mut self, place: &Place) -> Option<Message> {
         let message = self.remove(place)?;
-        self.lanes.changes.note(&message);
+        self.changes.note(&message);
         Some(message)
     }
 
     /// Puts a message back that was taken out, and notes which reads this concerns.
     fn insert_noted(&mut self, message: Message) -> Option<News> {
-        self.lanes.changes.note(&message);
+        self.changes.note(&message);
         self.insert(message)
     }
 
@@ -101,13 +101,13 @@ impl Stock {
 
     fn wipe(&mut self, id: QueueId) {
         if self.queues.get(id).is_some_and(|queue| queue.messages > 0) {
-            self.lanes.changes.note_emptied(id);
+            self.changes.note_emptied(id);
         }
         self.empty_queue(id);
     }
 
     fn remove_queue(&mut self, id: QueueId) {
-        self.lanes.changes.note_gone();
+        self.changes.note_gone();
         self.wipe(id);
         if let Some(home) = self.queues.remove(id).and_then(|queue| queue.home) {
             self.live.remove(home);

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::ages::{Ages, FEW_LANES, LaneAge, MANY_LANES};
 use super::changes::Changes;
+use super::discarded::Discarded;
 use super::message::{ANYONE, Entry, LaneKey, Place, Rank};
 use crate::queue::rules::{AccountId, MessageId, QueueId};
 
@@ -52,7 +53,6 @@ pub(super) struct Lanes {
     readable: FxHashMap<AccountId, BTreeSet<QueueId>>,
     /// Indexes by age for the queues with many lanes.
     pub(super) ages: Ages,
-    pub(super) changes: Changes,
 }
 
 /// The groups of one queue or one sender, by recipient.
@@ -98,20 +98,20 @@ impl Audience {
 
 impl Lanes {
     /// Puts a message in.
-    pub(super) fn insert(&mut self, place: &Place, entry: Entry) {
+    pub(super) fn insert(&mut self, place: &Place, entry: Entry, changes: &mut Changes) {
         let id = self.open(place.lane);
         let (before, age) = (self.lane(id).first_rank(), self.age(id));
         self.lane_mut(id).messages.insert(place.rank, entry);
-        self.move_head(id, before);
+        self.move_head(id, before, changes);
         self.move_age(id, age);
     }
 
     /// Takes a message out.
-    pub(super) fn remove(&mut self, place: &Place) -> Option<Entry> {
+    pub(super) fn remove(&mut self, place: &Place, changes: &mut Changes) -> Option<Entry> {
         let id = self.id(&place.lane)?;
         let (before, age) = (self.lane(id).first_rank(), self.age(id));
         let entry = self.lane_mut(id).messages.remove(&place.rank)?;
-        self.move_head(id, before);
+        self.move_head(id, before, changes);
         self.move_age(id, age);
         Some(entry)
     }
@@ -121,13 +121,13 @@ impl Lanes {
         self.lane(self.id(&place.lane)?).messages.get(&place.rank).copied()
     }
 
-    /// Takes out every message of a queue, calling `gone` for each.
-    pub(super) fn clear_queue(&mut self, queue: QueueId, mut gone: impl FnMut(&Entry)) {
+    /// Takes out every message of a queue. They are freed later.
+    pub(super) fn clear_queue(&mut self, queue: QueueId, discarded: &mut Discarded, changes: &mut Changes) {
         for id in self.lanes_of(queue) {
             let lane = self.lane_mut(id);
             let before = lane.first_rank();
-            std::mem::take(&mut lane.messages).values().for_each(&mut gone);
-            self.move_head(id, before);
+            discarded.add(std::mem::take(&mut lane.messages));
+            self.move_head(id, before, changes);
         }
         self.queues.remove(&queue);
     }
@@ -215,8 +215,9 @@ impl Lanes {
         }
     }
 
-    /// Moves a lane in its groups if its first message has changed, and frees it if it is empty.
-    fn move_head(&mut self, id: LaneId, before: Option<Rank>) {
+    /// Moves a lane in its groups if its first message has changed, and frees it if it is empty. Notes its recipient if
+    /// that can now read from one queue more, or one less.
+    fn move_head(&mut self, id: LaneId, before: Option<Rank>, changes: &mut Changes) {
         let Lane { key, .. } = self.slots[id as usize];
         let after = self.lane(id).first_rank();
         if before == after {
@@ -235,7 +236,7 @@ impl Lanes {
             !filled && self.readable.get_mut(&key.recipient).is_some_and(|queues| queues.remove(&key.queue))
         };
         if is_changed {
-            self.changes.note_recipient(key.recipient);
+            changes.note_recipient(key.recipient);
         }
         if after.is_none() {
             self.ids.remove(&key);

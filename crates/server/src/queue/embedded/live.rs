@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::log::RECORD_OVERHEAD;
 use super::message::Home;
 
-/// Bytes that the log adds to each record.
-const RECORD_OVERHEAD: u64 = 8;
-
-/// Bytes of records that are the [`Home`] of something, by segment.
+/// Bytes of records that are the [`Home`] of something, by segment. A purged message counts until it is freed, even if
+/// its segment has been dropped before.
 #[derive(Default)]
 pub(super) struct Live {
     by_segment: BTreeMap<u32, u64>,

@@ -22,6 +22,7 @@ mod ages;
 mod apply;
 mod changes;
 mod decide;
+mod discarded;
 mod effect;
 mod found;
 mod lanes;
@@ -38,6 +39,7 @@ mod record;
 mod remembered;
 mod replay;
 mod selection;
+mod space;
 mod stock;
 mod timers;
 
@@ -49,15 +51,16 @@ use posthaste_wire::fault::{Fault, Word};
 use posthaste_wire::operation::Operation;
 
 use self::changes::Changes;
-use self::decide::take::RECORD_BYTES;
 use self::effect::Effect;
 use self::found::Found;
 pub use self::log::OpenError;
 use self::log::disk::Disk;
-use self::log::{Log, LogCommit, LogError, Options, Purpose};
+use self::log::{Log, LogCommit, LogError, Options, Purpose, RECORD_OVERHEAD};
 use self::message::Home;
 use self::reclaim::Reclaim;
+use self::record::bounds::REQUEST_BYTES;
 use self::replay::Replay;
+use self::space::{Space, no_reservation};
 use self::stock::Stock;
 use super::EVENT_SOURCE;
 use super::answer::Answer;
@@ -79,18 +82,34 @@ pub struct EmbeddedOptions {
     pub events: Events,
     /// Clock for the progress messages while opening; None: nothing is logged.
     pub clock: Option<Clock>,
+    /// Number of messages of purged queues that are freed with each commit at least. Few, for tests: so that there
+    /// are always some to be freed.
+    pub freed_at_once: usize,
+    /// Size in bytes from which on a commit takes no more requests.
+    pub commit_bytes: u64,
+    /// Whether a thread makes files of the log ready ahead of their use; otherwise the request does that needs one.
+    pub prepares_ahead: bool,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        let segment_bytes = Options::default().segment_bytes;
-        Self { memory_limit: None, segment_bytes, seed: None, events: Events::default(), clock: None }
+        Self {
+            memory_limit: None,
+            segment_bytes: Options::default().segment_bytes,
+            seed: None,
+            events: Events::default(),
+            clock: None,
+            freed_at_once: FREED_AT_ONCE,
+            commit_bytes: COMMIT_BYTES,
+            prepares_ahead: true,
+        }
     }
 }
 
 impl EmbeddedOptions {
     fn log(&self) -> Options {
-        Options { segment_bytes: self.segment_bytes, ..Options::default() }
+        let Self { segment_bytes, prepares_ahead, .. } = *self;
+        Options { segment_bytes, prepares_ahead, ..Options::default() }
     }
 }
 
@@ -109,8 +128,14 @@ pub struct Embedded {
     reserved_for: Purpose,
     /// Bytes of records since the last commit was sealed. Sweeps are not in it: they are done just before sealing.
     added: u64,
+    /// Number of these records.
+    records: usize,
+    /// Bytes from which on a commit takes no more requests.
+    commit_bytes: u64,
     /// Most bytes that are reserved for a whole batch before its requests run.
     ahead_max: u64,
+    /// Bytes that are foreseen for the batch.
+    foreseen: u64,
     /// For the rest of this batch, reservations like this one are refused without another try.
     refused: Option<RefusedReservation>,
     /// Fault of the commit that failed, after which nothing can be changed any more.
@@ -127,13 +152,10 @@ pub struct Embedded {
     /// The counts without what a failed commit may undo.
     durable_counts: MessageCounts,
     reclaim: Reclaim,
+    /// Number of messages of purged queues that are freed with each commit at least.
+    freed_at_once: usize,
     events: Events,
-    /// Since when the disk has been full, on the clock of the events; None: it has space.
-    full_since: Option<u64>,
-    /// Whether a file could not be made for another reason, which was logged.
-    is_hindered: bool,
-    /// When another try is made to have a file ready; None: there is one.
-    file_due: Option<Millis>,
+    space: Space,
     head: Vec<u8>,
     found: Found,
 }
@@ -162,18 +184,20 @@ pub struct EmbeddedCommit {
     error: Option<LogError>,
 }
 
-/// Bytes that each record adds to a reservation beside its own.
-const RECORD_OVERHEAD: u64 = 16;
-
-/// Most bytes that a request adds to the log beside what it carries. Requests that need more reserve it themselves.
-const REQUEST_BYTES: u64 = 1024;
-
-/// A commit of at least this many bytes takes no more requests. One request may write as much, so a commit stays
-/// below twice this size.
+/// Size in bytes from which on a commit takes no more requests. One request may write as much, so a commit stays below
+/// twice this size.
 const COMMIT_BYTES: u64 = COPIES_BYTES;
 
 /// A sync that takes at least this long is recorded as an event.
 const SLOW_SYNC_NS: u64 = 100_000_000;
+
+/// Number of messages of purged queues that are freed with each commit at least, which takes a tenth of a millisecond on
+/// a quiet machine.
+const FREED_AT_ONCE: usize = 4096;
+
+/// Number of messages that are freed for every record of a commit, so that purges of whatever was sent with it leave no
+/// more from one commit to the next.
+const FREED_PER_RECORD: usize = 2;
 
 /// Delay in milliseconds before what found no disk space, or could not be read, is tried again.
 const RETRY_MS: Millis = 1000;
@@ -189,19 +213,19 @@ impl Embedded {
         Ok(Self::new(log, replay.finish(), options))
     }
 
-    /// Opens a store like [`Embedded::open`], on any disk and without a thread of its own: for tests.
+    /// Opens a store like [`Embedded::open`], on any disk: for tests.
     ///
     /// # Errors
     /// As for [`Embedded::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let mut replay = Replay::begin(options.clock);
-        let log = Log::open_on(disk, Options { prepares_ahead: false, ..options.log() }, &mut replay)?;
+        let log = Log::open_on(disk, options.log(), &mut replay)?;
         Ok(Self::new(log, replay.finish(), options))
     }
 
     /// Returns the store that consists of this log and the state read from it.
     fn new(log: Log, mut stock: Stock, options: EmbeddedOptions) -> Self {
-        stock.lanes.changes = Changes::default();
+        stock.changes = Changes::default();
         Self {
             log,
             receipts: Receipts::new(options.seed),
@@ -211,7 +235,11 @@ impl Embedded {
             reserved_bytes: 0,
             reserved_for: Purpose::Add,
             added: 0,
+            records: 0,
+            freed_at_once: options.freed_at_once,
+            commit_bytes: options.commit_bytes,
             ahead_max: options.segment_bytes / 8,
+            foreseen: 0,
             refused: None,
             failed: None,
             stalled: false,
@@ -222,9 +250,7 @@ impl Embedded {
             durable_counts: MessageCounts::default(),
             reclaim: Reclaim::new(options.segment_bytes),
             events: options.events,
-            full_since: None,
-            is_hindered: false,
-            file_due: None,
+            space: Space::default(),
             head: Vec::new(),
             found: Found::default(),
             stock,
@@ -248,6 +274,7 @@ impl Embedded {
         let len = self.head.len() + tail.len();
         self.reserved_bytes = self.reserved_bytes.saturating_sub(len as u64 + RECORD_OVERHEAD);
         self.added += len as u64 + RECORD_OVERHEAD;
+        self.records += 1;
         self.unsettled = true;
         let len = u32::try_from(len).expect("records are reserved, and reservations end far below 4 GiB");
         self.stock.apply(effect, Home { at, len })
@@ -274,74 +301,22 @@ impl Embedded {
         if let Some(refused) = self.refused.as_ref().filter(|refused| is_add && bytes >= refused.bytes_min) {
             return Err(refused.fault.clone());
         }
-        self.log.reserve(bytes, purpose).map_err(|error| no_reservation(&error, purpose)).inspect_err(
-            |fault| {
-                if is_add {
-                    let bytes_min = if self.log.has_no_space(0, purpose) { 0 } else { bytes };
-                    self.refused = Some(RefusedReservation { bytes_min, fault: fault.clone() });
-                }
-            },
-        )?;
+        if let Err(error) = self.log.reserve(bytes, purpose) {
+            let fault = no_reservation(&error, purpose, self.stock.remembered.len() > 0);
+            if is_add {
+                let bytes_min = if self.log.has_no_space(0, purpose) { 0 } else { bytes };
+                self.refused = Some(RefusedReservation { bytes_min, fault: fault.clone() });
+            }
+            return Err(fault);
+        }
         (self.reserved_bytes, self.reserved_for) = (bytes, purpose);
         Ok(())
     }
 
-    /// Returns how many bytes are reserved for a batch before its requests run: what they write at most, except those
-    /// that reserve more themselves. The cap keeps many requests from taking a new segment for what they may never write.
-    fn reserved_ahead(&self, requests: usize, request_bytes: usize) -> u64 {
-        (requests as u64 * REQUEST_BYTES + request_bytes as u64).min(self.ahead_max)
-    }
-
-    /// Returns why even messages cannot be taken, or why none can be sent although the disk has space, with what helps;
-    /// None: neither is so.
-    fn stuck(&self) -> Option<String> {
-        match self.log.lack()? {
-            LogError::Full { .. } => self
-                .log
-                .has_no_space(RECORD_BYTES, Purpose::Remove)
-                .then(|| format!("the disk is full: {}free space on that disk", remedy(Purpose::Remove))),
-            other => self.log.has_no_space(2 * REQUEST_BYTES, Purpose::Add).then(|| other.to_string()),
-        }
-    }
-
-    /// Tries once in a while to have another file of the log ready, if it could not be made.
-    fn retry_file(&mut self) {
-        if self.file_due.is_some_and(|at| at <= self.clock) {
-            self.file_due = Some(self.clock + RETRY_MS);
-            self.log.retry();
-        }
-    }
-
-    /// Logs when the disk becomes full and when it has space again, and records an event for each. And logs when files
-    /// cannot be made for another reason, and when they can.
-    fn log_disk_space(&mut self) {
-        let lack = self.log.lack();
-        let is_full = matches!(lack, Some(LogError::Full { .. }));
-        self.file_due = lack.is_some().then(|| self.file_due.unwrap_or(self.clock + RETRY_MS));
-        match self.full_since {
-            None if is_full => {
-                self.full_since = Some(self.events.now());
-                self.events.note(EVENT_SOURCE, "disk became full");
-                tracing::warn!(
-                    "the disk has no space for another file of the log: what adds something is refused until messages are \
-                     removed or there is space"
-                );
-            }
-            Some(since) if !is_full => {
-                self.full_since = None;
-                self.events.since(since, EVENT_SOURCE, "disk full");
-                tracing::info!("the disk has space for the log again");
-            }
-            _ => {}
-        }
-        let hindrance = lack.filter(|_| !is_full);
-        match (&hindrance, std::mem::replace(&mut self.is_hindered, hindrance.is_some())) {
-            (Some(error), false) => tracing::warn!(
-                "{error}; what adds something is refused once the files of the log that there are have been filled"
-            ),
-            (None, true) => tracing::info!("the store can make files of the log again"),
-            _ => {}
-        }
+    /// Returns how many bytes a batch of such requests may write, except those that write more than they carry. The cap
+    /// keeps many requests from waiting for a new segment for what they may never write.
+    fn foresee(&self, requests: usize, request_bytes: usize) -> u64 {
+        (requests as u64 * REQUEST_BYTES).min(self.ahead_max) + request_bytes as u64
     }
 }
 
@@ -353,25 +328,6 @@ fn store_fault(error: &LogError) -> Fault {
     Fault::about(Word::Store, error.to_string())
 }
 
-/// Returns the fault for a reservation that failed. Where there is no space even to remove something, to advise that
-/// would not help.
-fn no_reservation(error: &LogError, purpose: Purpose) -> Fault {
-    match error {
-        LogError::Full { path } => Fault::about(Word::Store, log::no_space(path, remedy(purpose))),
-        _ => store_fault(error),
-    }
-}
-
-/// Returns what helps beside more space if there is none for this purpose.
-fn remedy(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Add => "remove messages or ",
-        Purpose::Lease => "POP without LEASE and REQID, or ",
-        Purpose::Remove => "QPURGE or QDELETE a queue, or ",
-        Purpose::Empty | Purpose::Reclaim => "",
-    }
-}
-
 impl Rules for Embedded {
     type Commit = EmbeddedCommit;
 
@@ -381,7 +337,7 @@ impl Rules for Embedded {
         if self.failed.is_some() {
             return None;
         }
-        let awaited = self.log.awaited(self.reserved_ahead(requests, request_bytes), Purpose::Add)?;
+        let awaited = self.log.awaited(self.foresee(requests, request_bytes), Purpose::Add)?;
         Some(Box::new(|| awaited.wait()))
     }
 
@@ -390,8 +346,10 @@ impl Rules for Embedded {
             return Err(failed.clone());
         }
         (self.refused, self.stalled, self.reserved_bytes) = (None, false, 0);
-        // A full disk is no reason to refuse the batch: each request finds out itself whether it needs space.
-        let _ = self.reserve(self.reserved_ahead(requests, request_bytes), Purpose::Add);
+        self.foreseen = self.foresee(requests, request_bytes);
+        // A full disk is no reason to refuse the batch: each request finds out itself whether it needs space. And the
+        // cap keeps many requests from taking a new segment for what they may never write.
+        let _ = self.reserve(self.foreseen.min(self.ahead_max), Purpose::Add);
         Ok(())
     }
 
@@ -425,27 +383,35 @@ impl Rules for Embedded {
         let retry = self.clock + RETRY_MS;
         let deferred = self.stock.deferred().map(|_| retry);
         let reclaim = self.next_reclaim().map(|at| if self.stalled { at.max(retry) } else { at });
-        self.stock.next_timer().into_iter().chain(deferred).chain(reclaim).chain(self.file_due).min()
+        let timers = self.stock.next_timer().into_iter().chain(deferred);
+        timers.chain(reclaim).chain(self.space.file_due()).min()
+    }
+
+    fn has_work_left(&self) -> bool {
+        self.failed.is_none() && self.stock.has_discarded()
     }
 
     fn seal(&mut self) -> Option<EmbeddedCommit> {
         if self.in_flight || self.failed.is_some() {
             return None;
         }
+        self.stock.free_discarded(self.freed_at_once.max(FREED_PER_RECORD * self.records));
         self.reclaim_step();
         self.log_disk_space();
         let log = self.log.seal()?;
         self.in_flight = true;
         self.unsettled = false;
-        self.stock.lanes.changes.seal();
-        (self.reserved_bytes, self.added) = (0, 0);
+        self.stock.changes.seal();
+        (self.reserved_bytes, self.added, self.records) = (0, 0, 0);
         let sealed_ns = self.events.now();
         let (last_ids, counts) = (last_ids(&self.stock), self.counts);
         Some(EmbeddedCommit { log, sealed_ns, last_ids, counts, error: None })
     }
 
-    fn is_heavy(&self) -> bool {
-        self.failed.is_none() && self.added >= COMMIT_BYTES
+    fn is_commit_full(&self) -> bool {
+        let to_come = self.foreseen.saturating_sub(self.added);
+        let is_enough = || self.added >= self.commit_bytes || self.log.may_have_to_wait(to_come);
+        self.failed.is_none() && self.added > 0 && is_enough()
     }
 
     fn committed(&mut self, commit: EmbeddedCommit, result: &Result<(), Fault>) {
@@ -457,7 +423,7 @@ impl Rules for Embedded {
         let result = match result {
             Ok(()) => {
                 (self.durable, self.durable_counts) = (last_ids, counts);
-                self.stock.lanes.changes.settle();
+                self.stock.changes.settle();
                 Ok(())
             }
             Err(fault) => {
@@ -492,7 +458,7 @@ impl Rules for Embedded {
     fn figures(&self) -> Vec<(&'static str, u64)> {
         let mut figures = vec![
             ("store_failed", u64::from(self.failed.is_some())),
-            ("store_full", u64::from(self.full_since.is_some())),
+            ("store_full", u64::from(self.space.is_full())),
             ("store_stuck", u64::from(self.stuck().is_some())),
             ("queues", self.stock.queues.len() as u64),
             ("messages", self.stock.queues.messages()),

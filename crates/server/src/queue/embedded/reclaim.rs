@@ -7,7 +7,8 @@
 //!
 //! The work is done in small steps, each in the commit of a batch, and goes on by itself when no requests come. A
 //! step looks at twice as many bytes as the batch adds: so in a log that holds more than twice what lives in it, more
-//! is freed than added, and a commit takes at most a few times as long as it would alone.
+//! is freed than added, and a commit takes at most a few times as long as it would alone. Purged messages count as
+//! living until they are freed (see [`discarded`](super::discarded)), which keeps the same pace.
 //!
 //! On a full disk a sweep writes into the last space there is, and frees some only at its end. So there it begins
 //! only if it will fit, is done in one go, and requests leave some space for it (see [`Purpose`]). And it begins
@@ -15,6 +16,7 @@
 
 use super::effect::Effect;
 use super::log::{Location, LogError, Purpose, Sweep, SweepStep, Swept};
+use super::record::bounds::{COUNTERS_BYTES, PRESENT_STATE_BYTES};
 use super::{Embedded, RETRY_MS};
 use crate::queue::EVENT_SOURCE;
 use crate::queue::rules::Millis;
@@ -27,12 +29,6 @@ const PACE: u64 = 2;
 
 /// Most bytes of memory kept for the next piece.
 const BUFFER_KEPT: usize = 1 << 20;
-
-/// Most bytes by which a record grows when recorded again: a lease, the name of a first queue, the log's own bytes.
-const PRESENT_STATE_BYTES: u64 = 320;
-
-/// Size of the record of the counters, with what the log adds.
-const COUNTERS_BYTES: u64 = 64;
 
 /// Segments that the log may hold beyond twice what lives in it.
 const SLACK_SEGMENTS: u64 = 4;

@@ -29,6 +29,7 @@ impl Owner for Replay {
         }
         let len = u32::try_from(record.len()).map_err(|_| "a record beyond 4 GiB".to_owned())?;
         self.stock.apply(&effect, Home { at, len });
+        self.stock.free_discarded(usize::MAX);
         Ok(())
     }
 

@@ -181,6 +181,7 @@ impl Iterator for Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::embedded::changes::Changes;
     use crate::queue::embedded::log::Location;
     use crate::queue::embedded::message::{Entry, Home};
 
@@ -192,7 +193,7 @@ mod tests {
         for queue in 1..=100 {
             let lane = LaneKey { queue, sender: SELF, recipient: ANYONE };
             let entry = Entry { home: Home { at, len: 0 }, body_len: 0 };
-            lanes.insert(&Place { lane, rank: Rank::new(0, queue) }, entry);
+            lanes.insert(&Place { lane, rank: Rank::new(0, queue) }, entry, &mut Changes::default());
         }
         let looked_at = |reader, not_own| {
             let interest = Interest { reader, queue: None, sender: Some(SELF), not_own, broadcast: false };

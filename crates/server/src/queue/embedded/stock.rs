@@ -1,13 +1,16 @@
 //! The state that the rules decide on: accounts, queues, messages, remembered answers.
 //!
 //! A message enters by [`Stock::insert`] and leaves by [`Stock::remove`], and changes by leaving and entering again.
-//! These two keep lanes, counts, timers and live bytes in step. Ready messages without a past are in a lane and nowhere
-//! else; of the others a [`Message`] is kept as well.
+//! These two keep lanes, counts, timers and live bytes in step. All messages of a queue leave by [`Stock::empty_queue`],
+//! whereupon most of them still count as live until they are freed. Ready messages without a past are in a lane and
+//! nowhere else; of the others a [`Message`] is kept as well.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::accounts::Accounts;
+use super::changes::Changes;
+use super::discarded::Discarded;
 use super::lanes::Lanes;
 use super::live::Live;
 use super::merge::Pick;
@@ -16,6 +19,9 @@ use super::queues::Queues;
 use super::remembered::Remembered;
 use super::timers::{Timer, Timers};
 use crate::queue::rules::{AccountId, MessageId, Millis, News, QueueId};
+
+/// Bytes of memory for a message's entry in a lane.
+const PER_MESSAGE: u64 = 64;
 
 /// Bytes of memory for a name, of a queue or an account.
 const PER_NAME: u64 = 640;
@@ -28,6 +34,8 @@ pub(super) struct Stock {
     pub(super) lanes: Lanes,
     pub(super) remembered: Remembered,
     pub(super) live: Live,
+    pub(super) changes: Changes,
+    discarded: Discarded,
     special: BTreeMap<MessageId, Message>,
     timers: Timers,
     last_message: MessageId,
@@ -41,7 +49,7 @@ impl Stock {
         self.queues.count_in(&message);
         let news = message.is_ready().then(|| message.place.news());
         if news.is_some() {
-            self.lanes.insert(&message.place, message.entry);
+            self.lanes.insert(&message.place, message.entry, &mut self.changes);
         }
         if !message.is_plain() {
             let id = message.place.id();
@@ -58,11 +66,11 @@ impl Stock {
         let message = match self.take_special(place.id()) {
             Some(message) => {
                 if message.is_ready() {
-                    self.lanes.remove(&message.place);
+                    self.lanes.remove(&message.place, &mut self.changes);
                 }
                 message
             }
-            None => Message::plain(*place, self.lanes.remove(place)?),
+            None => Message::plain(*place, self.lanes.remove(place, &mut self.changes)?),
         };
         self.queues.count_out(&message);
         self.live.remove(message.entry.home);
@@ -120,15 +128,33 @@ impl Stock {
         })
     }
 
-    /// Takes a queue's messages out.
+    /// Takes a queue's messages out. Most are still to be freed by [`Stock::free_discarded`].
     pub(super) fn empty_queue(&mut self, queue: QueueId) {
-        let live = &mut self.live;
-        self.lanes.clear_queue(queue, |entry| live.remove(entry.home));
+        self.lanes.clear_queue(queue, &mut self.discarded, &mut self.changes);
         for id in self.queues.count_all_out(queue) {
             if let Some(message) = self.take_special(id).filter(|message| !message.is_ready()) {
                 self.live.remove(message.entry.home);
             }
         }
+    }
+
+    /// Frees messages of emptied queues, `count` at most, and the bytes that they take in the log.
+    pub(super) fn free_discarded(&mut self, count: usize) {
+        let live = &mut self.live;
+        self.discarded.free(count, |entry| live.remove(entry.home));
+    }
+
+    /// Returns whether all this takes at most `limit` bytes of memory, once messages of emptied queues are freed to make
+    /// room: no more of them than that takes, and `count` at most.
+    pub(super) fn fits(&mut self, limit: u64, count: usize) -> bool {
+        let excess = self.bytes().saturating_sub(limit).div_ceil(PER_MESSAGE);
+        self.free_discarded(usize::try_from(excess).unwrap_or(usize::MAX).min(count));
+        self.bytes() <= limit
+    }
+
+    /// Returns whether messages of emptied queues are still to be freed.
+    pub(super) fn has_discarded(&self) -> bool {
+        !self.discarded.is_empty()
     }
 
     /// Returns the message whose timer has been due longest, and since when. Removing it cancels the timer.
@@ -171,14 +197,14 @@ impl Stock {
         self.accounts.all_known().map(|(id, _)| id).filter(|id| *id != sender).collect()
     }
 
-    /// About how many bytes of memory all this takes; measured on deep queues and rounded up.
+    /// About how many bytes of memory all this takes, with what is still to be freed; measured on deep queues and
+    /// rounded up.
     pub(super) fn bytes(&self) -> u64 {
-        const PER_MESSAGE: u64 = 64;
         const PER_SPECIAL: u64 = 320;
         const PER_LANE: u64 = 640;
-        self.queues.messages() * PER_MESSAGE
+        (self.queues.messages() + self.discarded.messages()) * PER_MESSAGE
             + self.special.len() as u64 * PER_SPECIAL
-            + self.lanes.len() as u64 * PER_LANE
+            + (self.lanes.len() + self.discarded.lanes()) as u64 * PER_LANE
             + self.answer_bytes()
             + self.queues.len() as u64 * PER_NAME
             + self.name_bytes()

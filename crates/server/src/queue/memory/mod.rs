@@ -160,6 +160,10 @@ impl Memory {
 impl Rules for Memory {
     type Commit = NoCommit;
 
+    fn awaited(&self, _requests: usize, _request_bytes: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        None
+    }
+
     fn prepare(&mut self, _requests: usize, _request_bytes: usize) -> Result<(), Fault> {
         Ok(())
     }
@@ -176,7 +180,12 @@ impl Rules for Memory {
     }
 
     fn read(&mut self, now: Millis, ask: Ask<'_>, answer: &mut Answer<'_>) -> Option<Outcome> {
-        self.clock = self.clock.max(now);
+        let now = self.clock.max(now);
+        let is_login = matches!(ask.operation, Operation::Login { .. });
+        if !is_login && self.stock.due_timer(now).is_some() {
+            return None; // what has become due stands where it was
+        }
+        self.clock = now;
         self.show(ask, answer)
     }
 
@@ -193,8 +202,16 @@ impl Rules for Memory {
         self.stock.next_timer()
     }
 
+    fn has_work_left(&self) -> bool {
+        false
+    }
+
     fn seal(&mut self) -> Option<NoCommit> {
         None
+    }
+
+    fn is_commit_full(&self) -> bool {
+        false
     }
 
     fn committed(&mut self, commit: NoCommit, _result: &Result<(), Fault>) {
@@ -207,6 +224,10 @@ impl Rules for Memory {
 
     fn meet_account(&mut self, name: &[u8]) -> Result<AccountId, Fault> {
         Ok(self.accounts.meet(name))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

@@ -147,7 +147,8 @@ fn on_ring(report: &Report) -> Option<String> {
         )
     } else {
         format!(
-            "{grown}: end the transactions named here that lock it; SET log_lock_waits = on shows short ones"
+            "{grown}: end the transactions named here that lock it, and sessions called pg_dump that dump nothing; \
+             SET log_lock_waits = on shows short locks"
         )
     })
 }

@@ -7,8 +7,9 @@ use tokio_postgres::types::Type;
 
 use super::call::Knowledge;
 use super::census::Excerpt;
+use super::failure::Failure;
 use super::floors::Floors;
-use super::link::{Argument, Failure, Link, Server};
+use super::link::{Argument, Link, Server};
 use super::names::text;
 use super::plain::{PlainSend, Reading, reading, send_of};
 use crate::queue::rules::Ask;

@@ -11,8 +11,9 @@ use tokio_postgres::types::Type;
 use super::alone::Alone;
 use super::call::{Call, Knowledge};
 use super::era::Era;
+use super::failure::Failure;
 use super::floors::Source;
-use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
+use super::link::{ANSWER_WITHIN, Argument, Link};
 use super::parked::{Due, Seat};
 use super::replies::Replies;
 use super::steps::{Position, Step};
@@ -127,6 +128,11 @@ impl Postgres {
         logs_in: bool,
     ) -> Result<AccountId, Failure> {
         let id = self.meet(link, era, name, logs_in)?;
+        Ok(self.note_session(era, id, name, logs_in))
+    }
+
+    /// Remembers an account that has sessions, and whether it has logged in; returns its session number.
+    pub(super) fn note_session(&self, era: &Era, id: AccountId, name: &[u8], logs_in: bool) -> AccountId {
         let mut sessions = self.sessions();
         let session = sessions.admit(id, name);
         if logs_in {
@@ -134,20 +140,13 @@ impl Postgres {
         }
         drop(sessions);
         era.accounts_mut().admit(session, id, name);
-        Ok(session)
-    }
-
-    /// Makes sure that an account which a request names exists at a server, and remembers its number there.
-    pub(super) fn meet_at(&self, link: &mut Link, era: &Era, name: &[u8]) -> Result<(), Failure> {
-        let id = self.meet(link, era, name, false)?;
-        era.accounts_mut().learn(id, name);
-        Ok(())
+        session
     }
 
     /// Returns the number that an account has at a server, as the SQL function `meet_as` does.
     fn meet(&self, link: &mut Link, era: &Era, name: &[u8], logs_in: bool) -> Result<AccountId, Failure> {
         let text = String::from_utf8_lossy(name);
-        let patience_ms = self.locked_accounts.patience_ms(&text);
+        let patience_ms = self.locked_accounts.patience_ms();
         let meet = "SELECT posthaste.meet_as($1, $2, $3)";
         let arguments: &[Argument<'_>] =
             &[(&text, Type::TEXT), (&logs_in, Type::BOOL), (&patience_ms, Type::INT4)];

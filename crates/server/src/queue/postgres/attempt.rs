@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 
-use super::link::{ANSWER_WITHIN, Failure};
+use super::failure::Failure;
+use super::link::ANSWER_WITHIN;
 use super::locked_accounts;
 use super::under_way::Since;
 
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_what_took_too_long_have_one_time_together() {
-        let first = Attempt::first(UnderWay::default().begin(0, Mode::Shared));
+        let first = Attempt::first(UnderWay::default().begin(0, 0, Mode::Shared));
         assert_eq!(first.within(), Some(ANSWER_WITHIN));
         let Parts { first: mut part, rest } = first.in_parts(&Failure::told_to_stop());
         assert!(rest.within().is_some_and(|left| left <= ANSWER_WITHIN));

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 use tokio::net::lookup_host;
@@ -129,15 +130,30 @@ async fn addresses(host: &Host, limit: Duration) -> Result<Vec<IpAddr>, Reason> 
         .map_err(|error| Reason::Unreachable(error.to_string()))
 }
 
+/// Whether it was told that a server's TLS could not be used. Once is enough, as every worker finds out.
+static WARNED: Once = Once::new();
+
 /// Tries one IP address. With `sslmode=prefer` it is tried unencrypted if encryption fails.
 async fn attempt(config: &Config, address: &PostgresAddress) -> Result<(Client, PostgresConnection), Reason> {
     let tls = address.tls().connector().map_err(Reason::Tls)?;
-    match attempt_once(config, tls.clone()).await {
-        Err(Reason::Tls(_) | Reason::NotAllowed(_)) if config.get_ssl_mode() == SslMode::Prefer => {
-            attempt_once(config.clone().ssl_mode(SslMode::Disable), tls).await
+    let reason = match attempt_once(config, tls.clone()).await {
+        Err(reason @ (Reason::Tls(_) | Reason::NotAllowed(_)))
+            if config.get_ssl_mode() == SslMode::Prefer =>
+        {
+            reason
         }
-        outcome => outcome,
+        outcome => return outcome,
+    };
+    let connected = attempt_once(config.clone().ssl_mode(SslMode::Disable), tls).await?;
+    if let Reason::Tls(why) = reason {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                "connections to PostgreSQL are not encrypted, although the server offers TLS: {why}; with sslmode=require \
+                 they are encrypted or not made"
+            );
+        });
     }
+    Ok(connected)
 }
 
 async fn attempt_once(

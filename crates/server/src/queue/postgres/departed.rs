@@ -20,7 +20,7 @@ impl Postgres {
             }
             // What woke it up wakes the next ones.
             seat.into_iter().for_each(|seat| parked.done(seat));
-            bundle.answer_empty();
+            bundle.refuse_departed();
             batch.finished.push(bundle);
         }
         others

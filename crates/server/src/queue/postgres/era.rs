@@ -2,8 +2,9 @@
 //!
 //! A server that takes over, or is restored, may be in an earlier state: account numbers belong to other names there,
 //! and ids that were used up come again. A new connection would show this, but not behind a transaction pooler. So
-//! every call carries the start time of the server that it is meant for, which no two servers have in common, and
-//! another server does nothing of it.
+//! every call that relies on what is remembered carries the start time of the server that it is meant for, which no two
+//! servers have in common, and the OID of a table, which another schema of the same name does not have in common with
+//! it. Another server does nothing of the call.
 //!
 //! A server with `synchronous_commit` off that loses one of its processes is in an earlier state too, with the same
 //! start time. So each new connection asks for the server's life, which is then another one; behind a pooler the keeper
@@ -12,7 +13,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::link::{Failure, Link, Server};
+use super::failure::Failure;
+use super::link::{Link, Server};
 use super::names::Accounts;
 
 /// What is remembered of one server.

@@ -16,8 +16,13 @@ use super::report::{ReportError, rows};
 /// Time limit for finding out a pooler's mode: one with a single session keeps the second connection waiting.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-const ROOM: &str = "SELECT current_setting('max_connections')::int AS connections_max,
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections";
+/// The last connections are the superuser's. Other users' sessions may be shown without their type; of the server's own
+/// processes no user is shown then.
+const ROOM: &str = "
+    SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+            AS connections_max,
+        (SELECT count(*) FROM pg_stat_activity
+            WHERE backend_type = 'client backend' OR backend_type IS NULL AND usesysid IS NOT NULL) AS connections";
 
 /// What lies between this program and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,7 @@ pub struct Examined {
     pub clock_error_ms: i64,
     /// Clients that are connected to the server.
     pub connections: i64,
-    /// Most clients that may be connected to the server.
+    /// Most clients that may be connected to the server, but for its superusers.
     pub connections_max: i64,
 }
 

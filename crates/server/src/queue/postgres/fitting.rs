@@ -3,7 +3,7 @@
 //! A call that takes longer than a reply is waited for is undone as a whole, and would be each time it is tried again.
 //! So what may be much work is split into several calls, and the first bundles have their answers first. What a request
 //! will do is not known before, so the most it may do counts. Pops that have waited do not count: a moment ago they
-//! found nothing, so they find only what has come since.
+//! found nothing, so they find only what has come since. After an outage that may be anything, and they count too.
 
 use posthaste_wire::operation::{Operation, Pop, Recipient, Selection, Send};
 
@@ -67,11 +67,12 @@ impl Load {
 }
 
 /// Returns how many bundles, from the first on, go into one call, where a message for everyone is stored as `copies`
-/// messages. The first one goes in any case, and those of its requests that are too much are held back.
-pub(super) fn fitting(due: &mut [Due], copies: usize) -> usize {
+/// messages. The first one goes in any case, and those of its requests that are too much are held back. While the store
+/// `is_catching_up`, pops that have waited count like any request.
+pub(super) fn fitting(due: &mut [Due], copies: usize, is_catching_up: bool) -> usize {
     let mut load = Load::default();
     for (number, Due { seat, bundle }) in due.iter_mut().take(CALL_BUNDLES_MAX).enumerate() {
-        if seat.is_some() {
+        if seat.is_some() && !is_catching_up {
             continue;
         }
         let required = usize::from(number == 0);
@@ -99,8 +100,11 @@ mod tests {
     use posthaste_wire::command::Kind;
     use posthaste_wire::span::Span;
 
+    use super::super::parked::Parked;
+    use super::super::under_way::Mode;
     use super::*;
     use crate::path::bundle::Address;
+    use crate::queue::rules::Interest;
 
     const QUEUE: Span = Span { start: 0, len: 1 };
     const ACCOUNTS: usize = 10_000;
@@ -120,9 +124,24 @@ mod tests {
         Operation::Send(Send { to: Recipient::Everyone, ..Send::plain(QUEUE, QUEUE) })
     }
 
+    /// The same pops once they have waited and look.
+    fn waited(pops: Vec<Due>) -> Vec<Due> {
+        let interest = Interest { reader: 1, queue: Some(7), sender: None, not_own: false, broadcast: false };
+        let mut parked = Parked::default();
+        let since = parked.begin(Mode::Shared);
+        for (mut pop, arrival) in pops.into_iter().zip(0..) {
+            pop.bundle.bytes.push(b'q');
+            pop.bundle.arrival = arrival;
+            assert!(parked.park(pop, interest, 1000, since).is_none());
+        }
+        parked.end(since);
+        parked.wake_all();
+        parked.take_woken(usize::MAX)
+    }
+
     /// How many fit, and where the first of them is cut.
     fn fit(mut due: Vec<Due>, copies: usize) -> (usize, Option<usize>) {
-        let fit = fitting(&mut due, copies);
+        let fit = fitting(&mut due, copies, false);
         (fit, due[0].bundle.progress.held_back)
     }
 
@@ -142,6 +161,14 @@ mod tests {
         assert_eq!(fit(pops(200, 60), 0), (8, None), "by their answers");
         assert_eq!(fit(pops(1, 256), 0), (256, None));
         assert_eq!(fit(vec![bundle(vec![pop(1)]), bundle(vec![pop(1), pop(50_000)])], 0), (1, None));
+    }
+
+    #[test]
+    fn pops_that_have_waited_count_only_after_an_outage() {
+        let pops = |count| waited((0..60).map(|_| bundle(vec![pop(count)])).collect());
+        assert_eq!(fitting(&mut pops(200), 0, false), 60, "they find what has just come");
+        assert_eq!(fitting(&mut pops(200), 0, true), 8, "they find what has come meanwhile");
+        assert_eq!(fitting(&mut pops(1), 0, true), 60);
     }
 
     #[test]

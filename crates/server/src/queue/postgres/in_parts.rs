@@ -8,13 +8,14 @@ use posthaste_wire::operation::Operation;
 use posthaste_wire::span::Span;
 use tokio_postgres::types::Type;
 
-use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
+use super::failure::Failure;
+use super::link::{ANSWER_WITHIN, Argument, Link, Server};
 use super::locked_queues::{kept_locked, locked_queues};
 use super::names::text;
 use super::shared::Shared;
 use super::undone::{Changed, failed, undone};
 use crate::path::bundle::Bundle;
-use crate::path::progress::{Removal, RowWait};
+use crate::path::progress::Removal;
 use crate::queue::EVENT_SOURCE;
 use crate::queue::counts::{MessageCounts, MessageEvent};
 use crate::queue::faults;
@@ -33,7 +34,9 @@ const FIRST_OF_LETTERS: i32 = 2;
 pub(super) struct InParts {
     bundle: Box<Bundle>,
     work: Work,
-    /// Where the next part begins.
+    /// The server that did the parts so far; None: there was none yet.
+    server: Option<Server>,
+    /// Where the next part begins, at that server.
     next: Cursor,
     /// How many messages the parts so far have removed or moved.
     done: u64,
@@ -104,7 +107,7 @@ impl InParts {
             }
         };
         let next = Cursor { part: Some(first), sender: 0, recipient: 0, place: 0 };
-        Self { bundle, work, next, done: 0, begun_ns: shared.reach.events.now() }
+        Self { bundle, work, server: None, next, done: 0, begun_ns: shared.reach.events.now() }
     }
 
     /// Does the next parts, for as long as a turn takes. Returns how the request ended; None: it needs another turn.
@@ -115,7 +118,7 @@ impl InParts {
                 return Some(End::Done);
             }
             match self.do_part(link) {
-                Ok(None) => self.bundle.progress.row_wait = None,
+                Ok(None) => self.bundle.progress.row_wait_since = None,
                 Ok(Some(gone)) => return Some(End::Gone(gone)),
                 Err(failure) => match locked_queues(&failure).lines().next() {
                     Some(queue) => return self.wait_for(queue),
@@ -132,14 +135,20 @@ impl InParts {
         if !link.is_open() {
             link.connect_spare()?;
         }
+        let server = match self.server {
+            Some(server) => server,
+            None => *self.server.insert(link.server()?),
+        };
         let [part, sender, recipient, place] = self.next.arguments();
         let rows = match &self.work {
-            Work::Empty { queue } => link.ask(
+            Work::Empty { queue } => link.ask_of(
+                server,
                 "SELECT part, sender, recipient, place, removed AS done, null::text AS missing \
                  FROM posthaste.sweep($1, $2, $3, $4, $5, $6)",
                 &[(queue, Type::TEXT), part, sender, recipient, place, (&PART, Type::INT4)],
             ),
-            Work::Redrive { from, to } => link.ask(
+            Work::Redrive { from, to } => link.ask_of(
+                server,
                 "SELECT part, sender, recipient, place, moved AS done, missing \
                  FROM posthaste.redrive_some($1, $2, $3, $4, $5, $6)",
                 &[(from, Type::TEXT), (to, Type::TEXT), part, sender, recipient, place],
@@ -158,9 +167,8 @@ impl InParts {
 
     /// Notes that the row of a queue is locked: others have their turn, and then it is tried again.
     fn wait_for(&mut self, queue: &str) -> Option<End> {
-        let begins = RowWait { since: Instant::now(), until: None };
-        let wait = self.bundle.progress.row_wait.get_or_insert(begins);
-        (wait.since.elapsed() > ANSWER_WITHIN).then(|| End::Locked(queue.to_owned()))
+        let since = self.bundle.progress.row_wait_since.get_or_insert_with(Instant::now);
+        (since.elapsed() > ANSWER_WITHIN).then(|| End::Locked(queue.to_owned()))
     }
 
     /// Ends the request: it is answered, or left with what it has done so far, to be tried again for the rest.

@@ -1,6 +1,5 @@
 //! One connection to the database, used by one thread at a time; made again when it breaks, with patience.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use super::address::PostgresAddress;
 use super::cancel::Peer;
 use super::connect::{Connected, PostgresConnection, connect, limit};
+use super::failure::{Failure, given_up, is_refusal, one_line};
 use super::migrations::{self, MigrateError};
 use super::reach::Reach;
 
@@ -41,7 +41,7 @@ const READ_COMMITTED: &str = "SELECT set_config('default_transaction_isolation',
 /// Turns the server's timeouts off. How long a statement, its wait for a lock or its transaction may take is decided
 /// here: what takes longer is tried in parts. Nor may idle sessions be ended. Two of these settings are newer than the
 /// oldest supported server, where they are null in this query.
-const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY['statement_timeout', 'lock_timeout', \
+pub(super) const NO_TIMEOUT: &str = "SELECT set_config(name, '0', false) FROM unnest(ARRAY['statement_timeout', 'lock_timeout', \
                           'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout']) AS name \
                           WHERE current_setting(name, true) <> '0'";
 
@@ -54,53 +54,14 @@ const TAKES_WRITES: &str = "SELECT current_setting('transaction_read_only') = 'o
 const NO_WRITES: &str = "PostgreSQL takes no writes, as on a standby or with default_transaction_read_only: name the primary, or \
                          all servers with commas, and leave target_session_attrs=any out";
 
-/// Why a call has no reply.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The call was never sent: nothing happened.
-    Unreachable(String),
-    /// Another server answered than the one that was meant, or it has lost something since: nothing happened.
-    Elsewhere,
-    /// The database refused the whole call: nothing happened.
-    Refused(tokio_postgres::Error),
-    /// The database stopped the call because it took too long: nothing happened. A sentence says on whose word.
-    Stopped(String),
-    /// The connection broke before the reply came, or the reply is worth nothing: the outcome is unknown.
-    Broken(String),
-}
-
-/// Shows a failure in one line, whatever a server says: answers and log entries are one line each.
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(why) | Self::Broken(why) | Self::Stopped(why) => f.write_str(&joined(why)),
-            Self::Elsewhere => f.write_str("PostgreSQL has begun anew, or another server took over"),
-            Self::Refused(error) => f.write_str(&one_line(error)),
-        }
-    }
-}
-
-impl Failure {
-    /// Returns the detail of a refusal with this SQLSTATE, one of our own; empty: it failed otherwise.
-    pub(super) fn detail(&self, code: &str) -> &str {
-        let Self::Refused(error) = self else { return "" };
-        let refused = error.as_db_error().filter(|error| error.code().code() == code);
-        refused.and_then(|error| error.detail()).unwrap_or_default()
-    }
-
-    /// Returns the failure of a call that this middleware has told the database to stop.
-    pub(super) fn told_to_stop() -> Self {
-        let seconds = ANSWER_WITHIN.as_secs();
-        Self::Stopped(format!("PostgreSQL has not answered for {seconds} seconds and was told to stop"))
-    }
-}
-
 /// A server, for as long as what it has said is true. It counts as another one after a restart, and also when it has
 /// lost something without one: if one of its processes is killed, the others begin anew from what was flushed, and all
-/// connections end.
+/// connections end. And so it does when its schema is made anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     started: SystemTime,
+    /// OID of a table, which is another one in another schema of the same name.
+    table: u32,
     life: i64,
 }
 
@@ -138,9 +99,20 @@ pub(super) struct Link {
     /// Statements prepared in this session, by their SQL.
     statements: FxHashMap<String, Statement>,
     notices: Option<UnboundedSender<String>>,
+    /// Whether whoever asks something makes the connection again.
+    renews_itself: bool,
 }
 
 impl Link {
+    /// Returns a link that is not connected yet and is made again only by `renew` or `connect_spare`, by whoever knows
+    /// whether it is an outage that this fails.
+    pub(super) fn renewed_by_hand(
+        reach: Arc<Reach>,
+        notices: Option<UnboundedSender<String>>,
+    ) -> std::io::Result<Self> {
+        Ok(Self { renews_itself: false, ..Self::new(reach, notices)? })
+    }
+
     /// Returns a link that is not connected yet; payloads of notifications go to `notices`.
     pub(super) fn new(reach: Arc<Reach>, notices: Option<UnboundedSender<String>>) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -156,14 +128,21 @@ impl Link {
             life: None,
             statements: FxHashMap::default(),
             notices,
+            renews_itself: true,
         })
     }
 
     /// Connects unless it is connected.
     pub(super) fn ready(&mut self) -> Result<(), Failure> {
-        if self.is_open() {
-            return Ok(());
+        match self.is_open() {
+            true => Ok(()),
+            false if self.renews_itself => self.renew(),
+            false => Err(has_ended()),
         }
+    }
+
+    /// Connects, unless it is too early to try again; that it fails is an outage.
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
         if let Some(why) = self.reach.too_early() {
             return Err(Failure::Unreachable(why));
         }
@@ -188,7 +167,7 @@ impl Link {
     }
 
     fn connect(&mut self) -> Result<(), String> {
-        self.client = None;
+        self.hang_up();
         self.statements.clear();
         let (notices, unconfirmed) = (self.notices.clone(), Arc::clone(&self.unconfirmed));
         let (client, peer, connection_task, life) = self.runtime.block_on(async {
@@ -242,7 +221,8 @@ impl Link {
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    /// Ends the connection although a reply is owed. It would be kept otherwise for as long as the server is silent.
+    /// Ends the connection at once. Its task would keep it otherwise: for as long as the server is silent if a reply is
+    /// owed, and until this link is used again if none is, since only then the task runs.
     fn hang_up(&mut self) {
         self.client = None;
         if let Some(connection_task) = self.connection_task.take() {
@@ -290,16 +270,37 @@ impl Link {
         self.ask_this(sql, arguments, Manner::Prepared)
     }
 
-    /// Asks which server answers. That changes nothing, so a connection that breaks counts as unreachable.
+    /// Asks which server answers. That changes nothing, so a connection that breaks counts as unreachable. So does one
+    /// that leads to a server which cannot say it: behind a pooler, one that has become a standby.
     pub(super) fn server(&mut self) -> Result<Server, Failure> {
-        let asked = self.ask("SELECT pg_postmaster_start_time(), posthaste.life()", &[]);
+        let asked = self
+            .ask("SELECT pg_postmaster_start_time(), 'posthaste.life'::regclass::oid, posthaste.life()", &[]);
         let rows = asked.map_err(|failure| match failure {
             Failure::Broken(why) => Failure::Unreachable(why),
+            Failure::Refused(error) => {
+                self.hang_up();
+                Failure::Unreachable(format!(
+                    "PostgreSQL does not say which server it is: {}",
+                    one_line(&error)
+                ))
+            }
             other => other,
         })?;
-        self.life = rows.first().and_then(|row| row.get(1));
-        let server = rows.first().zip(self.life).map(|(row, life)| Server { started: row.get(0), life });
+        self.life = rows.first().and_then(|row| row.get(2));
+        let server = rows.first().zip(self.life).map(|(row, life)| Server {
+            started: row.get(0),
+            table: row.get(1),
+            life,
+        });
         server.ok_or_else(|| Failure::Unreachable("PostgreSQL does not say when it was started".into()))
+    }
+
+    /// Returns whether the tables are those of the server that answered last: whoever makes the schema anew makes another
+    /// server of it, at which no request may have come yet. This reads one row, and none of what `posthaste.life` checks.
+    pub(super) fn has_same_tables(&mut self) -> bool {
+        let known = self.life;
+        let asked = self.ask("SELECT number # tableoid::bigint FROM posthaste.life WHERE is_one", &[]);
+        asked.is_ok_and(|rows| rows.first().and_then(|row| row.get(0)) == known)
     }
 
     /// Returns whether this server answered when that was asked last.
@@ -340,9 +341,13 @@ impl Link {
             return Err(Failure::Elsewhere);
         }
         // A condition that names no column is checked before any row is made, so no row means another server.
-        let sql = format!("{sql} WHERE pg_postmaster_start_time() = ${}", arguments.len() + 1);
+        let (started, table) = (arguments.len() + 1, arguments.len() + 2);
+        let sql = format!(
+            "{sql} WHERE pg_postmaster_start_time() = ${started} AND 'posthaste.life'::regclass::oid = ${table}"
+        );
         let mut arguments = arguments.to_vec();
         arguments.push((&server.started, Type::TIMESTAMPTZ));
+        arguments.push((&server.table, Type::OID));
         let rows = self.ask_this(&sql, &arguments, manner)?;
         if rows.is_empty() { Err(Failure::Elsewhere) } else { Ok(rows) }
     }
@@ -355,7 +360,7 @@ impl Link {
     ) -> Result<Vec<Row>, Failure> {
         let open = self.client.as_ref().filter(|client| !client.is_closed());
         let Some((client, peer)) = open.zip(self.peer.as_ref()) else {
-            return Err(Failure::Unreachable("the connection to PostgreSQL has just ended".into()));
+            return Err(has_ended());
         };
         self.unconfirmed.store(false, Ordering::Relaxed);
         let within = self.within;
@@ -403,11 +408,11 @@ impl Link {
             return Failure::Stopped(format!("PostgreSQL has ended what was asked: {}", one_line(&error)));
         }
         if !is_refusal(&error) {
-            self.client = None;
+            self.hang_up();
             return Failure::Broken(format!("the connection to PostgreSQL broke: {}", one_line(&error)));
         }
         if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
-            self.client = None; // the primary may be elsewhere now
+            self.hang_up(); // the primary may be elsewhere now
         }
         Failure::Refused(error)
     }
@@ -416,6 +421,11 @@ impl Link {
     pub(super) fn listen(&mut self, until: impl Future<Output = ()>) {
         self.runtime.block_on(until);
     }
+}
+
+/// Returns the failure of what was asked over a connection that is there no more.
+fn has_ended() -> Failure {
+    Failure::Unreachable("the connection to PostgreSQL has just ended".into())
 }
 
 /// Has the server told to end a statement, while its outcome is waited for. Left to itself it would go on once it has
@@ -493,43 +503,6 @@ async fn drive(
 /// the server it comes from.
 fn is_about_standbys(notice: &DbError) -> bool {
     notice.file() == Some("syncrep.c")
-}
-
-/// Returns the failure of a statement without a reply within this time; `error` is how it failed, if it did, after the
-/// server was told to stop it. A reply that comes then is not believed: a commit that waits for a standby is cancelled
-/// too.
-fn given_up(error: Option<tokio_postgres::Error>, within: Duration) -> Failure {
-    match error {
-        Some(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Failure::told_to_stop(),
-        Some(error) if is_refusal(&error) => Failure::Refused(error),
-        _ => {
-            let seconds = within.as_millis().div_ceil(1000);
-            Failure::Broken(format!("PostgreSQL has not answered for {seconds} seconds"))
-        }
-    }
-}
-
-/// Returns whether the server answered the call with an error and keeps the session: nothing of the call happened. A
-/// server that ends the session sends an error too, and then the outcome is unknown.
-fn is_refusal(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|db| {
-        !matches!(
-            db.parsed_severity(),
-            Some(tokio_postgres::error::Severity::Fatal | tokio_postgres::error::Severity::Panic)
-        ) && !matches!(*db.code(), SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN)
-    })
-}
-
-fn one_line(error: &tokio_postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(db) => joined(db.message()),
-        None => joined(&error.to_string()),
-    }
-}
-
-/// Returns a text's lines as one.
-fn joined(text: &str) -> String {
-    text.replace(['\r', '\n'], " ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //!
 //! If the server accepts no further connection, that is no outage while others of ours work: a worker then waits for
 //! one of those. So does a worker whose connection has ended meanwhile. Only where none works does a failed connection
-//! concern all workers; then one of them tries to connect, and the others wait for the outcome.
+//! concern all workers; then one of them tries to connect, and the others wait for the outcome. The keeper, which has
+//! a connection of its own, borrows one of these while it is let in no more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use posthaste_measure::lock;
 
-use super::link::{Failure, Link};
+use super::failure::Failure;
+use super::link::Link;
 use super::reach::Reach;
 
 /// How long the store makes do with the connections it has after a further one has failed.
@@ -86,6 +88,12 @@ impl Links {
         state.used -= 1;
         self.returned.notify_one();
         outcome
+    }
+
+    /// Returns whether a connection works, as far as can be known without asking the server.
+    pub(super) fn any_works(&self) -> bool {
+        let state = self.state();
+        state.used > 0 || state.idle.iter().any(Link::is_open)
     }
 
     /// Returns figures for INFO.

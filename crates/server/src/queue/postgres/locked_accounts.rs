@@ -3,7 +3,9 @@
 //!
 //! A LOGIN of such an account, or a SEND to it, waits a second for the end of that transaction. Then requests that name
 //! the account are refused, and the rest of their batch is tried again. For a while after that the account is asked for
-//! on its own and hardly waited for, because a refused client may try again and again.
+//! before the batch, because a refused client may try again and again, and no account is waited for: the same
+//! transaction may keep hundreds, and one second for each would add up. So would moments: accounts are asked for in one
+//! call, not too many of them, and together they are waited for as long as one would be.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -15,7 +17,7 @@ use posthaste_wire::operation::{Operation, Recipient};
 use rustc_hash::FxHashMap;
 
 use super::attempt::Attempt;
-use super::link::Failure;
+use super::failure::Failure;
 use super::parked::Due;
 use super::store::Postgres;
 use super::undone::{Changed, undone};
@@ -25,9 +27,12 @@ use crate::path::worker::Batch;
 /// SQLSTATE with which `refuse_locked_accounts` fails.
 const LOCKED: &str = "PHNAM";
 
-/// How long an account is waited for, in milliseconds, and one that was found locked within `REMEMBERED`.
+/// How long an account is waited for, in milliseconds, and how long if one was found locked within `REMEMBERED`.
 const WAIT_MS: i32 = 1000;
 const WAIT_AGAIN_MS: i32 = 10;
+
+/// Accounts that are asked for before a batch: each that is locked takes another millisecond. The rest is refused.
+const ASKED_MAX: usize = 32;
 
 /// For how long it is remembered that an account was locked.
 const REMEMBERED: Duration = Duration::from_secs(10);
@@ -48,7 +53,8 @@ impl LockedAccounts {
         lock(&self.found)
     }
 
-    fn note(&self, name: &str) {
+    /// Notes that an account was found locked.
+    pub(super) fn note(&self, name: &str) {
         if self.found().insert(name.into(), Instant::now()).is_none() {
             tracing::warn!(
                 "an open transaction keeps account {name:?}: who names it is refused; see posthaste admin store"
@@ -74,10 +80,9 @@ impl LockedAccounts {
         found.keys().cloned().collect()
     }
 
-    /// Returns for how many milliseconds an account is waited for.
-    pub(super) fn patience_ms(&self, name: &str) -> i32 {
-        let was_locked = self.recent().iter().any(|locked| **locked == *name);
-        if was_locked { WAIT_AGAIN_MS } else { WAIT_MS }
+    /// Returns for how many milliseconds a batch waits for accounts that it asks for on their own.
+    pub(super) fn patience_ms(&self) -> i32 {
+        if self.recent().is_empty() { WAIT_MS } else { WAIT_AGAIN_MS }
     }
 }
 
@@ -99,27 +104,43 @@ impl Postgres {
         }
     }
 
-    /// Asks on its own for each account found locked lately and named here; refuses requests naming one that still is.
+    /// Asks on its own for accounts found locked lately and named here; refuses requests naming one that still is, or
+    /// was not asked for.
     pub(super) fn refuse_locked_accounts(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
         let mut names = self.locked_accounts.recent();
         names.retain(|name| due.iter().any(|Due { bundle, .. }| self.place_of(bundle, name).is_some()));
         if names.is_empty() {
             return due;
         }
-        let (locked, free): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| {
-            let met = self
-                .links
-                .with(|link| self.remembering(link, |link, era| self.meet_at(link, era, name.as_bytes())));
-            met.is_err_and(|failure| is_cause(&failure))
-        });
+        // Others each time, so that one that is free again is not refused for long.
+        fastrand::shuffle(&mut names);
+        // What the database cannot say now, the batch will find out.
+        let Ok(free) = self.free_among(&names[..names.len().min(ASKED_MAX)]) else { return due };
         self.locked_accounts.forget(&free);
-        self.refuse_requests_naming(due, &locked, batch)
+        names.retain(|name| !free.contains(name));
+        self.refuse_requests_naming(due, &names, batch)
+    }
+
+    /// Returns those of these accounts that no other transaction keeps; they are met.
+    fn free_among(&self, names: &[Box<str>]) -> Result<Vec<Box<str>>, Failure> {
+        let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        self.links.with(|link| {
+            self.remembering(link, |link, era| {
+                let ids = self.meet_all_at(link, era, &bytes, false)?;
+                let mut accounts = era.accounts_mut();
+                let free = names.iter().zip(ids).filter_map(|(name, id)| {
+                    accounts.learn(id?, name.as_bytes());
+                    Some(name.clone())
+                });
+                Ok(free.collect())
+            })
+        })
     }
 
     /// Returns the refusal of a LOGIN whose account is locked; None: it failed for another reason.
     pub(super) fn refusal_of_login(&self, failure: &Failure) -> Option<Fault> {
         locked_accounts(failure).lines().for_each(|name| self.locked_accounts.note(name));
-        is_cause(failure).then(|| undone(Word::Store, WHY, Changed::NOTHING))
+        is_cause(failure).then(refusal_of_locked_account)
     }
 
     /// Refuses requests at the front of bundles that name one of these accounts; such requests behind others are held
@@ -160,6 +181,11 @@ impl Postgres {
         }
         bundle.pending().find(names_it)
     }
+}
+
+/// Returns the refusal of a LOGIN whose account is locked.
+pub(super) fn refusal_of_locked_account() -> Fault {
+    undone(Word::Store, WHY, Changed::NOTHING)
 }
 
 /// Returns the locked accounts that the database's refusal names, one a line; empty: it failed for another reason.

@@ -13,7 +13,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
-use super::link::Failure;
+use super::failure::Failure;
 use super::parked::Due;
 use super::store::{Postgres, only_counts};
 use crate::path::bundle::Bundle;

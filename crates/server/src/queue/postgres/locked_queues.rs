@@ -4,7 +4,8 @@
 //! The database refuses a batch that would wait for such a row longer than a batch may. Then all queues of the batch
 //! whose rows are locked are noted here, and the requests for them; a thread looks every 20 ms which rows are free, and
 //! has the requests for those tried again. A request that has waited for as long as a middleware waits for an answer is
-//! refused; a POP whose own deadline comes first gets nothing.
+//! refused. A POP waits no shorter than others, whatever its BLOCK: it must look once before it may say that there is
+//! nothing.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +19,16 @@ use posthaste_wire::operation::{Operation, QueueOptions};
 use tokio_postgres::types::Type;
 
 use super::attempt::Attempt;
-use super::link::{ANSWER_WITHIN, Argument, Failure, Link};
+use super::failure::Failure;
+use super::link::{ANSWER_WITHIN, Argument, Link};
 use super::links::Links;
 use super::parked::Due;
 use super::shared::Shared;
 use super::store::Postgres;
 use super::undone::{Changed, undone};
 use crate::path::bundle::{Address, Bundle};
-use crate::path::progress::RowWait;
 use crate::path::worker::Batch;
 use crate::queue::EVENT_SOURCE;
-use crate::queue::rules::Millis;
 
 /// SQLSTATE with which `wait_for_queue` fails.
 const LOCKED: &str = "PHLCK";
@@ -53,7 +53,7 @@ struct Line {
     waiting: Vec<Waiting>,
     /// Whether the thread runs.
     is_running: bool,
-    /// Whether the tier stops, so that no pop waits any longer.
+    /// Whether the tier stops, which no pop that may wait holds up.
     are_waits_over: bool,
 }
 
@@ -61,35 +61,32 @@ struct Waiting {
     /// The bundle; its next request needs the row of `queue`.
     bundle: Box<Bundle>,
     queue: Box<str>,
-    wait: RowWait,
+    since: Instant,
 }
 
 impl Line {
     /// Takes out the queues that are free by now, and the requests that wait for one of them or wait no longer.
-    fn take_over(&mut self, free: &Free, now: Millis) -> Vec<Waiting> {
+    fn take_over(&mut self, free: &Free) -> Vec<Waiting> {
         self.queues.retain(|queue| !free.has(queue));
-        let now = if self.are_waits_over { Millis::MAX } else { now };
-        let is_over = |waiting: &mut Waiting| free.has(&waiting.queue) || waiting.is_over(now);
+        let are_over = self.are_waits_over;
+        let is_over = |waiting: &mut Waiting| {
+            free.has(&waiting.queue) || waiting.is_late() || (are_over && waiting.bundle.may_wait())
+        };
         self.waiting.extract_if(.., is_over).collect()
     }
 }
 
 impl Waiting {
     /// Sets a bundle aside. A request that was set aside before, and found the row locked again when it was tried, goes
-    /// on with that wait; otherwise `wait` begins.
-    fn new(mut bundle: Box<Bundle>, queue: Box<str>, wait: RowWait) -> Self {
-        let wait = *bundle.progress.row_wait.get_or_insert(wait);
-        Self { bundle, queue, wait }
-    }
-
-    /// Returns whether its time is over although its queue is not free.
-    fn is_over(&self, now: Millis) -> bool {
-        self.is_late() || self.wait.until.is_some_and(|until| until <= now)
+    /// on with that wait; otherwise it waits since `now`.
+    fn new(mut bundle: Box<Bundle>, queue: Box<str>, now: Instant) -> Self {
+        let since = *bundle.progress.row_wait_since.get_or_insert(now);
+        Self { bundle, queue, since }
     }
 
     /// Returns whether it has waited for as long as any request may.
     fn is_late(&self) -> bool {
-        self.wait.since.elapsed() > ANSWER_WITHIN
+        self.since.elapsed() > ANSWER_WITHIN
     }
 }
 
@@ -120,7 +117,7 @@ impl Postgres {
                 return self.give_up(due, &Failure::Unreachable(why), batch);
             }
         }
-        let others = self.set_aside_locked_queues(due, batch);
+        let others = self.set_aside_locked_queues(due);
         if !others.is_empty() {
             self.attempt(others, attempt, batch);
         }
@@ -128,11 +125,12 @@ impl Postgres {
 
     /// Sets aside the bundles whose next request needs a locked queue, and holds back such requests further behind.
     /// Returns the bundles that can be executed.
-    pub(super) fn set_aside_locked_queues(&self, due: Vec<Due>, batch: &mut Batch) -> Vec<Due> {
-        if !self.locked_queues.any.load(Ordering::Acquire) {
+    pub(super) fn set_aside_locked_queues(&self, due: Vec<Due>) -> Vec<Due> {
+        if !self.locked_queues.are_any() {
             return due;
         }
         let mut line = lock(&self.locked_queues.line);
+        let now = Instant::now();
         let mut others = Vec::new();
         for Due { seat, mut bundle } in due {
             let first = line.queues.iter().filter_map(|queue| Some((place_of(&bundle, queue)?, queue))).min();
@@ -142,17 +140,15 @@ impl Postgres {
                     bundle.progress.held_back = Some(place);
                     others.push(Due { seat, bundle });
                 }
-                // A parked pop goes on waiting for a message; all are woken when a row is free.
-                (Some(_), Some(seat)) => {
-                    let Some(mut left) = self.shared.parked().put_back(seat, bundle) else { continue };
-                    left.answer_empty();
-                    batch.finished.push(left);
-                }
-                (Some((_, queue)), None) => {
+                (Some((_, queue)), seat) => {
                     let queue = queue.clone();
-                    let (now, stamp) = (self.shared.time.millis(), self.clock.stamp());
-                    let until = bundle.may_wait().then(|| bundle.pop_deadline(now, stamp));
-                    line.waiting.push(Waiting::new(bundle, queue, RowWait { since: Instant::now(), until }));
+                    // A parked pop goes on waiting for a message; all are woken when a row is free. One whose time is
+                    // over waits for its last look.
+                    let left = match seat {
+                        Some(seat) => self.shared.parked().put_back(seat, bundle),
+                        None => Some(bundle),
+                    };
+                    line.waiting.extend(left.map(|bundle| Waiting::new(bundle, queue, now)));
                 }
             }
         }
@@ -161,9 +157,14 @@ impl Postgres {
 }
 
 impl LockedQueues {
+    /// Returns whether any queue is known to be locked.
+    pub(super) fn are_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// Takes out the pop of a client that has left, if it waits here.
     pub(super) fn leave(&self, address: Address) -> Option<Box<Bundle>> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.are_any() {
             return None;
         }
         let is_it = |waiting: &Waiting| waiting.bundle.address == address && waiting.bundle.may_wait();
@@ -212,7 +213,7 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut look: Look) {
             .free(&queues)
             .unwrap_or_else(|_| Free(queues.iter().map(|queue| queue.to_string()).collect()));
         let mut line = lock(line);
-        let over = line.take_over(&free, shared.time.millis());
+        let over = line.take_over(&free);
         let kept = line.queues.clone();
         let is_last = kept.is_empty();
         if is_last {
@@ -229,15 +230,17 @@ fn run(line: &Mutex<Line>, any: &AtomicBool, shared: &Shared, mut look: Look) {
     }
 }
 
-/// Hands bundles back to the workers: late ones with a refusal, those of free queues to be tried again, and the rest
-/// with an empty answer. Wakes all parked pops if a queue is free.
+/// Hands bundles back to the workers: late ones with a refusal, those of free queues to be tried again, and the rest,
+/// which would hold up a stop, with a refusal. Wakes all parked pops if a queue is free.
 fn hand_back(over: Vec<Waiting>, free: &Free, kept: &[Box<str>], shared: &Shared) {
     let mut parked = shared.parked();
     for mut waiting in over {
         if waiting.is_late() {
             refuse_in_a_row(&mut waiting.bundle, &waiting.queue, kept);
         } else if !free.has(&waiting.queue) {
-            waiting.bundle.answer_empty();
+            let why =
+                format!("the server stops while another transaction keeps queue '{}' locked", waiting.queue);
+            waiting.bundle.refuse_one(&undone(Word::Store, why, Changed::NOTHING));
         }
         parked.schedule(waiting.bundle);
     }
@@ -348,12 +351,11 @@ mod tests {
         for _ in 0..2 {
             bundle.requests.push(Request::new(Operation::Accounts { after: 0 }, Kind::Accounts, 0));
         }
-        let begun = |since| RowWait { since, until: None };
-        let first = Waiting::new(bundle, "q".into(), begun(Instant::now() - ANSWER_WITHIN));
-        let mut again = Waiting::new(first.bundle, "q".into(), begun(Instant::now()));
+        let first = Waiting::new(bundle, "q".into(), Instant::now() - ANSWER_WITHIN);
+        let mut again = Waiting::new(first.bundle, "q".into(), Instant::now());
         assert!(again.is_late());
         again.bundle.answer_integer(1);
-        let next = Waiting::new(again.bundle, "q".into(), begun(Instant::now()));
+        let next = Waiting::new(again.bundle, "q".into(), Instant::now());
         assert!(!next.is_late(), "the next request of its connection has not waited");
     }
 }

@@ -1,6 +1,6 @@
 //! The schema: numbered files of SQL, each applied once, in order, in a transaction of its own.
 //!
-//! What has been applied is listed in `posthaste.migration`, visible to everybody, with the SHA-1 of each file: a
+//! What has been applied is listed in `posthaste.migration`, visible to the schema's owner, with the SHA-1 of each file: a
 //! schema made of other files than ours, by a version between two releases, is refused by name. Two programs that
 //! migrate at once take turns by an advisory lock. That lock belongs to the session, so the connection must be a direct
 //! one: a pooler lends the session, and the lock with it, to others. It is recognized and refused.
@@ -14,7 +14,7 @@ use tokio_postgres::error::{ErrorPosition, SqlState};
 
 use super::address::PostgresAddress;
 use super::connect::{ConnectError, with_connection};
-use super::link::OWN_SESSION;
+use super::link::{NO_TIMEOUT, OWN_SESSION};
 use super::refusal::chain;
 
 /// One file of `sql/`.
@@ -91,6 +91,8 @@ pub enum MigrateError {
     },
     /// Name of a file that was a different one when it was applied.
     Other(String),
+    /// Name of a file that is noted as missing, though later ones were applied.
+    Hole(String),
     /// Version of a server that is too old.
     Old(String),
     /// The database's encoding, which is not UTF8.
@@ -131,6 +133,11 @@ impl fmt::Display for MigrateError {
                 f,
                 "the database's schema was made by a version between two releases, whose {file} is not this program's: use \
                  that version, or migrate an empty database"
+            ),
+            Self::Hole(file) => write!(
+                f,
+                "the database's schema is damaged: {file} is not noted in posthaste.migration, but later files are; restore a \
+                 backup, or migrate an empty database"
             ),
             Self::Old(version) => write!(f, "PostgreSQL {version} is too old: 13 or newer is needed"),
             Self::Encoding(encoding) => write!(
@@ -219,6 +226,8 @@ pub async fn migrate(client: &mut Client) -> Result<Vec<u32>, MigrateError> {
     if !is_own_session(client).await? {
         return Err(MigrateError::Pooled);
     }
+    // Several may migrate at once, and all but one wait.
+    client.execute(NO_TIMEOUT, &[]).await?;
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
     let applied = migrate_alone(client).await;
     // If this fails the connection is broken, and the lock gone with it.
@@ -237,6 +246,15 @@ pub async fn check(client: &Client) -> Result<(), MigrateError> {
     is_ours(&applied)?;
     let (found, wanted) = (newest(&applied), newest_known());
     if found < wanted { Err(MigrateError::Behind { found, wanted }) } else { Ok(()) }
+}
+
+/// Checks that no file is missing before one that was applied.
+fn is_whole(applied: &[Applied]) -> Result<(), MigrateError> {
+    let newest = newest(applied);
+    let is_missing =
+        |migration: &&Migration| applied.iter().all(|applied| applied.number != migration.number);
+    let missing = MIGRATIONS.iter().filter(|migration| migration.number < newest).find(is_missing);
+    missing.map_or(Ok(()), |migration| Err(MigrateError::Hole(migration.file())))
 }
 
 /// Returns all migrations as one script for psql.
@@ -270,7 +288,7 @@ fn is_ours(applied: &[Applied]) -> Result<(), MigrateError> {
             return Err(MigrateError::Other(file.file()));
         }
     }
-    Ok(())
+    is_whole(applied)
 }
 
 /// Checks that this server and this database can hold the schema at all.
@@ -344,6 +362,9 @@ fn place(error: &tokio_postgres::Error, text: &str) -> String {
     if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE && text.contains("CREATE SCHEMA posthaste;") {
         said += "; its owner can allow it: GRANT CREATE ON DATABASE … TO the URL's user";
     }
+    if *db.code() == SqlState::DUPLICATE_SCHEMA {
+        said += "; migrate makes it, and somebody else made this one: if nothing in it is needed, DROP SCHEMA posthaste";
+    }
     match db.position() {
         Some(ErrorPosition::Original(position)) => {
             let before = text.chars().take((*position as usize).saturating_sub(1));
@@ -393,6 +414,7 @@ mod tests {
             (MigrateError::Behind { found: 2, wanted: 3 }, "at 2"),
             (MigrateError::Ahead { found: 4, known: 3 }, "upgrade posthaste"),
             (MigrateError::Other("0007_batch.sql".into()), "migrate an empty database"),
+            (MigrateError::Hole("0003_rules.sql".into()), "restore a backup"),
         ] {
             assert!(error.to_string().contains(words), "{error}");
         }

@@ -8,13 +8,14 @@
 pub mod address;
 mod cancel;
 pub mod connect;
+mod failure;
 mod link;
 mod links;
 mod password;
 mod reach;
 mod refusal;
 mod tls;
-mod url;
+pub mod url;
 
 // The schema.
 pub mod migrations;
@@ -36,6 +37,7 @@ mod undone;
 
 // Requests that take another path.
 mod alone;
+mod logins;
 mod plain;
 pub mod strategy;
 mod unbatched;
@@ -54,6 +56,7 @@ mod locked_accounts;
 mod locked_leases;
 mod locked_queues;
 mod parked;
+mod removals;
 mod shared;
 mod sweeper;
 mod under_way;

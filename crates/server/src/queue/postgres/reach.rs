@@ -16,6 +16,9 @@ const SILENT: Duration = Duration::from_secs(2);
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(1);
 
+/// For how long after an outage waiting pops may find what came meanwhile: until all have looked.
+const CATCHING_UP: Duration = Duration::from_secs(60);
+
 /// What all connections of a store share.
 pub(super) struct Reach {
     pub(super) address: PostgresAddress,
@@ -28,6 +31,8 @@ pub(super) struct Reach {
 #[derive(Default)]
 struct State {
     down: Option<Down>,
+    /// When the last outage ended.
+    back: Option<Instant>,
     /// How often a connection was made.
     made: u64,
     /// When the keeper began its round; None: it is between rounds.
@@ -58,6 +63,17 @@ impl Reach {
             format!("PostgreSQL has not answered for {} seconds; requests wait for it", silent.as_secs())
         });
         state.down.as_ref().map(|down| down.why.clone()).or(silent)
+    }
+
+    /// Returns whether the database could not be reached when it was last tried.
+    pub(super) fn is_down(&self) -> bool {
+        self.state().down.is_some()
+    }
+
+    /// Returns whether there may be much that came during an outage and has not been found yet.
+    pub(super) fn is_catching_up(&self) -> bool {
+        let state = self.state();
+        state.down.is_some() || state.back.is_some_and(|at| at.elapsed() < CATCHING_UP)
     }
 
     /// Notes that the keeper, which asks something all the time, begins a round.
@@ -100,7 +116,7 @@ impl Reach {
     pub(super) fn works(&self) {
         let mut state = self.state();
         if let Some(down) = state.down.take_if(|down| down.again + TRY_AGAIN_MAX < Instant::now()) {
-            self.came_back(&down);
+            self.came_back(&down, &mut state);
         }
     }
 
@@ -111,7 +127,7 @@ impl Reach {
             Ok(()) => {
                 state.made += 1;
                 if let Some(down) = state.down.take() {
-                    self.came_back(&down);
+                    self.came_back(&down, &mut state);
                 }
             }
             Err(why) => {
@@ -129,8 +145,28 @@ impl Reach {
         }
     }
 
-    fn came_back(&self, down: &Down) {
+    fn came_back(&self, down: &Down, state: &mut State) {
+        state.back = Some(Instant::now());
         tracing::info!("PostgreSQL can be reached again");
         self.events.since(down.since_ns, EVENT_SOURCE, "PostgreSQL out of reach");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_an_outage_it_is_caught_up_for_a_while() {
+        let address = "postgres://app@localhost/x".parse().expect("a good URL");
+        let reach = Reach::new(address, Events::default());
+        reach.note(Ok(()));
+        assert!(!reach.is_catching_up(), "nothing was missed");
+        reach.note(Err("it is away"));
+        assert!(reach.is_catching_up());
+        reach.note(Ok(()));
+        assert!(!reach.is_down() && reach.is_catching_up());
+        reach.state().back = Some(Instant::now() - CATCHING_UP);
+        assert!(!reach.is_catching_up());
     }
 }

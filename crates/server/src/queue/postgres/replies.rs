@@ -124,13 +124,15 @@ impl Replies {
         strangers
     }
 
-    /// Returns the id of the queue that a SEND went to; None: it was refused.
+    /// Returns the id of the queue that a SEND went to; None: it sent nothing, or other rows tell what it sent.
     pub(super) fn sent_to(&self, op: usize) -> Option<u64> {
         if let Some(sent) = self.sent.get(&op) {
             return sent.first().copied().flatten().map(|sent| sent.queue);
         }
         let row = self.rows_of(op).next()?;
-        (kind(row) == Some(RowKind::Number)).then(|| unsigned(row, column::QUEUE))
+        row.get::<_, Option<i64>>(column::QUEUE)
+            .filter(|_| kind(row) == Some(RowKind::Number))
+            .map(i64::cast_unsigned)
     }
 
     /// Returns the ids of the messages that a SEND or SENDMANY made; 0 where an id is not told.
@@ -214,7 +216,8 @@ impl Replies {
             }
             Operation::ListQueues { .. } => self.list(op, answer, write_queue_summary),
             Operation::QueueInfo { .. } => {
-                first.into_iter().for_each(|row| write_queue_detail(row, answer));
+                let Some(row) = first else { return Flow::Done(answer.null()) };
+                write_queue_detail(row, answer);
                 Outcome::Ok
             }
             Operation::Browse { .. } => self.list(op, answer, |row, answer| {
@@ -270,7 +273,16 @@ impl Replies {
         match (many, rows.len()) {
             (false, 0) => return answer.null(),
             (true, 0) => return answer.empty(),
-            (false, _) => {}
+            (false, len) => {
+                if len > 1 {
+                    let ids: Vec<u64> = self.message_ids(op).collect();
+                    tracing::error!(
+                        "PostgreSQL gave the messages {ids:?} to a request for one, which gets the first"
+                    );
+                }
+                // Whatever the database says: two replies would be taken for those of two requests.
+                rows.truncate(1);
+            }
             (true, len) => answer.array(len),
         }
         for row in rows {

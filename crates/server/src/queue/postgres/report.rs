@@ -18,9 +18,6 @@ use super::refusal::chain;
 /// Time limits: a statement that hangs, behind a lock for instance, must not keep the report from its reader.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '15s'; SET LOCAL lock_timeout = '5s'";
 
-/// Placeholder in the queries below for the names of middlewares' sessions.
-const OURS: &str = "{ours}";
-
 /// The server and the ring.
 const STATE: &str = "
     SELECT current_setting('server_version') AS server, current_database() AS database,
@@ -29,7 +26,7 @@ const STATE: &str = "
         'message_' || turn.last_value % 2 AS ring_current,
         CASE WHEN r.since_ms > 0 THEN to_timestamp(r.since_ms / 1000) END AS ring_since,
         (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-            AND application_name IN ({ours}) AND pid <> pg_backend_pid()) AS posthaste_sessions,
+            AND application_name IN ('posthaste', current_setting('application_name')) AND pid <> pg_backend_pid()) AS posthaste_sessions,
         current_setting('autovacuum') AS autovacuum, current_setting('fsync') AS fsync,
         current_setting('full_page_writes') AS full_page_writes,
         current_setting('synchronous_commit') AS synchronous_commit,
@@ -56,9 +53,12 @@ const HOLDERS: &str = "
         SELECT pid FROM pg_locks WHERE granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND relation IN ('posthaste.message_0'::regclass, 'posthaste.message_1'::regclass)),
+    -- A pg_dump that has locked no table yet might be going to read messages: the ring does not turn then.
+    dumping AS (
+        SELECT pid FROM pg_locks WHERE pid IS NOT NULL GROUP BY pid HAVING bool_and(granted) AND bool_or(relation >= 16384)),
     ours AS (
         SELECT pid, wait_event_type FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name IN ({ours})),
+        WHERE datname = current_database() AND application_name IN ('posthaste', current_setting('application_name'))),
     -- Batches take turns, so they wait for each other as well.
     blocker AS (
         SELECT unnest(pg_blocking_pids(pid)) AS pid FROM ours WHERE wait_event_type = 'Lock'
@@ -68,11 +68,13 @@ const HOLDERS: &str = "
             extract(epoch FROM clock_timestamp() - xact_start)::bigint AS transaction_s, query_start,
             greatest(age(backend_xmin), age(backend_xid)) AS xid_age,
             backend_xmin IS NOT NULL OR backend_xid IS NOT NULL AS keeps_dead_rows,
-            pid IN (SELECT pid FROM ring) AS locks_ring, pid IN (SELECT pid FROM blocker) AS keeps_waiting
+            pid IN (SELECT pid FROM ring) OR application_name = 'pg_dump' AND pid NOT IN (SELECT pid FROM dumping) AS locks_ring,
+            pid IN (SELECT pid FROM blocker) AS keeps_waiting
         FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()
             AND (xact_start IS NOT NULL OR pid IN (SELECT pid FROM blocker))
-            AND backend_type = 'client backend' AND wait_event IS DISTINCT FROM 'SyncRep' -- which has committed
+            AND (backend_type = 'client backend' OR backend_type IS NULL AND usesysid IS NOT NULL) -- not shown of others' sessions
+            AND wait_event IS DISTINCT FROM 'SyncRep' -- which has committed
         UNION ALL
         SELECT 'prepared', gid, owner, null, 'prepared', extract(epoch FROM clock_timestamp() - prepared)::bigint, null,
             age(transaction), true, EXISTS (SELECT FROM ring WHERE pid IS NULL), EXISTS (SELECT FROM blocker WHERE pid = 0)
@@ -160,22 +162,16 @@ impl From<io::Error> for ReportError {
 /// # Errors
 /// What stands in the way and what to do.
 pub fn report_on(address: &PostgresAddress, long_s: u64) -> Result<Report, ReportError> {
-    with_connection(address, async |client| read(client, &names_of_ours(address), long_s).await)
+    with_connection(address, async |client| read(client, long_s).await)
 }
 
-/// Returns the application names of middlewares' sessions as an SQL list: the default, and this URL's.
-fn names_of_ours(address: &PostgresAddress) -> String {
-    let given = address.config().get_application_name().unwrap_or_default();
-    format!("'posthaste', '{}'", given.replace('\'', "''"))
-}
-
-async fn read(client: &Client, ours: &str, long_s: u64) -> Result<Report, ReportError> {
+async fn read(client: &Client, long_s: u64) -> Result<Report, ReportError> {
     migrations::check(client).await.map_err(ReportError::Schema)?;
     client.batch_execute(BEGIN).await?;
     let mut report = Report {
-        state: rows(client, &STATE.replace(OURS, ours)).await?.pop().unwrap_or_default(),
+        state: rows(client, STATE).await?.pop().unwrap_or_default(),
         tables: rows(client, TABLES).await?,
-        holders: rows(client, &HOLDERS.replace(OURS, ours)).await?,
+        holders: rows(client, HOLDERS).await?,
         vacuums: rows(client, VACUUMS).await?,
         advice: Vec::new(),
     };

@@ -13,9 +13,10 @@ use super::address::PostgresAddress;
 use super::attempt::{Attempt, Parts, was_too_much};
 use super::columns::ARGUMENTS;
 use super::era::CurrentEra;
+use super::failure::Failure;
 use super::fitting::{CALL_BUNDLES_MAX, fitting};
 use super::keeper::{self, Keeper};
-use super::link::{Failure, Link};
+use super::link::Link;
 use super::links::Links;
 use super::locked_accounts::{self, LockedAccounts};
 use super::locked_leases::{self, LockedLeases};
@@ -23,6 +24,7 @@ use super::locked_queues::{self, LockedQueues};
 use super::names::Sessions;
 use super::parked::{self, Due, Parked};
 use super::reach::Reach;
+use super::removals;
 use super::replies::Replies;
 use super::shared::Shared;
 use super::strategy::Popping;
@@ -82,7 +84,8 @@ impl Postgres {
     ) -> Result<Arc<Self>, OpenError> {
         let mut store = Self::connect(address, time, clock, events, None)?;
         store.unbatched = unbatched;
-        store.keeper = Some(Keeper::start(&store.shared).map_err(|error| OpenError(error.to_string()))?);
+        store.keeper =
+            Some(Keeper::start(&store.shared, &store.links).map_err(|error| OpenError(error.to_string()))?);
         Ok(Arc::new(store))
     }
 
@@ -159,26 +162,6 @@ impl Postgres {
         }
     }
 
-    /// Answers LOGINs at the front of bundles, one account at a time: the batch then finds the accounts known.
-    fn answer_logins(&self, bundles: &mut Vec<Due>, finished: &mut Vec<Box<Bundle>>) {
-        let is_login = |bundle: &Bundle| matches!(bundle.next_operation(), Some(Operation::Login { .. }));
-        for Due { mut bundle, .. } in bundles.extract_if(.., |Due { bundle, .. }| is_login(bundle)) {
-            while is_login(&bundle) {
-                let Some((ask, mut answer)) = bundle.next_ask() else { break };
-                let Operation::Login { account } = ask.operation else { break };
-                let outcome = match self.admit(account.of(ask.bytes), true) {
-                    Ok(id) => answer.integer(id.into()),
-                    Err(failure) => {
-                        let refusal = self.refusal_of_login(&failure);
-                        answer.fault(&refusal.unwrap_or_else(|| failed(&failure, Changed::NOTHING)))
-                    }
-                };
-                bundle.finish_one(outcome);
-            }
-            finished.push(bundle);
-        }
-    }
-
     /// Gives an account a session, which creates it if its name is new, and may log it in; returns its session number.
     fn admit(&self, name: &[u8], logs_in: bool) -> Result<u32, Failure> {
         self.links.with(|link| self.remembering(link, |link, era| self.admit_at(link, era, name, logs_in)))
@@ -209,10 +192,9 @@ impl Postgres {
     fn take_pops(&self, due: &mut Vec<Due>, finished: &mut Vec<Box<Bundle>>) {
         let mut parked = self.shared.parked();
         let now = self.shared.time.millis();
-        let hears_news = self.shared.reach.keeps_sessions();
         while let Some((seat, mut bundle)) = parked.take_expired(now) {
-            if !hears_news {
-                // Without notifications a message may have become available unnoticed: the pop looks once more.
+            if parked.has_long_rounds() || self.may_overlook() {
+                // The pop looks once more.
                 due.push(Due { seat: Some(seat), bundle });
                 continue;
             }
@@ -225,23 +207,35 @@ impl Postgres {
         due.extend(parked.take_woken(CALL_BUNDLES_MAX));
     }
 
-    /// Executes bundles: each is then finished, parked or left for another turn. Pops woken by this batch run in the
-    /// next turn, so that no answer of this one waits for them.
+    /// Returns whether a message may be there that a waiting pop has not found: nobody tells of it, or who was told could
+    /// not look.
+    fn may_overlook(&self) -> bool {
+        let reach = &self.shared.reach;
+        !reach.keeps_sessions() || reach.is_down() || self.locked_queues.are_any()
+    }
+
+    /// Executes as many bundles as fit into one call: each is then finished, parked or left for another turn, as are those
+    /// that do not fit, so that no answer waits for theirs and few are held in memory at once. Pops woken by this batch
+    /// run in the next turn too.
     fn execute(&self, mut due: Vec<Due>, batch: &mut Batch) {
-        self.answer_logins(&mut due, &mut batch.finished);
-        due = self.set_aside_locked_queues(due, batch);
+        due = self.set_aside_locked_queues(due);
         due = self.set_aside_leases(due, batch);
         due = self.refuse_locked_accounts(due, batch);
         // Pops that waited go before new requests.
         due.sort_by_key(parked::arrival);
-        while !due.is_empty() {
-            let copies = self.shared.era.get().map_or(usize::MAX, |era| era.copies());
-            let fit = fitting(&mut due, copies);
-            let others = due.split_off(fit);
-            self.execute_together(std::mem::replace(&mut due, others), batch);
-            // New bundles that did not fit have another turn, so that these answers need not wait for them.
-            let newcomers = due.extract_if(.., |one| one.seat.is_none()).map(|one| one.bundle);
-            batch.waiting.splice(0..0, newcomers);
+        let copies = self.shared.era.get().map_or(usize::MAX, |era| era.copies());
+        let has_waited = due.iter().any(|one| one.seat.is_some());
+        let is_catching_up = has_waited && self.shared.reach.is_catching_up();
+        let fit = fitting(&mut due, copies, is_catching_up);
+        let mut others = due.split_off(fit);
+        let newcomers = others.extract_if(.., |one| one.seat.is_none()).map(|one| one.bundle);
+        batch.waiting.splice(0..0, newcomers);
+        if !due.is_empty() {
+            self.execute_together(due, batch);
+        }
+        // Only now, or another worker might execute them first.
+        if !others.is_empty() {
+            self.shared.wake(|parked| parked.take_back(others));
         }
     }
 
@@ -301,6 +295,9 @@ impl Postgres {
             }
             Err(failure) if sweeper::is_cause(&due, &failure) => {
                 self.retry_without_large_queue(due, sweeper::large_queue(&failure), attempt, batch);
+            }
+            Err(failure) if let Some(excess) = removals::excess(&due, &failure) => {
+                self.retry_with_fewer_removals(due, excess, attempt, batch);
             }
             Err(failure) if locked_queues::is_cause(&due, &failure) => {
                 self.retry_without_locked_queues(due, locked_queues::locked_queues(&failure), attempt, batch);
@@ -362,9 +359,9 @@ impl Postgres {
                     Failure::Refused(_) => Parked::put_back,
                     _ => Parked::put_back_undone,
                 };
+                // One whose time is over has not looked a last time, and cannot say that there is nothing.
                 let Some(left) = put_back(&mut self.shared.parked(), seat, bundle) else { continue };
                 bundle = left;
-                bundle.answer_empty();
             } else if let Some(seat) = seat {
                 self.shared.parked().done(seat);
             }
@@ -413,6 +410,11 @@ fn is_worth_parts(due: &[Due], failure: &Failure) -> bool {
 
 impl Store for Postgres {
     fn run(&self, batch: &mut Batch) {
+        if !self.answer_logins(batch) {
+            // These answers do not wait for the rest of the batch, which has a turn of its own.
+            batch.answered_at = self.clock.stamp();
+            return;
+        }
         let mut due: Vec<Due> = Vec::new();
         if self.go_apart(&batch.waiting) {
             // Another worker executes the pops.
@@ -463,7 +465,7 @@ impl Store for Postgres {
 
     fn record_departure(&self, address: Address) -> Option<Box<Bundle>> {
         if let Some(mut bundle) = self.locked_queues.leave(address) {
-            bundle.answer_empty();
+            bundle.refuse_departed();
             return Some(bundle);
         }
         let mut parked = self.shared.parked();

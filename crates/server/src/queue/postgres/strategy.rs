@@ -43,7 +43,8 @@ pub struct Popping {
 }
 
 impl PopStrategy {
-    const ALL: [Self; 5] =
+    /// All strategies.
+    pub const ALL: [Self; 5] =
         [Self::SkipLocked, Self::DeleteRetry, Self::ForUpdate, Self::RepeatableRead, Self::MarkUpdate];
 
     /// Returns its name on the command line.
@@ -76,6 +77,9 @@ impl PopStrategy {
 }
 
 impl Backoff {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::None, Self::Exponential];
+
     /// Returns the pause after this many losses.
     pub(super) fn pause(self, losses: u32) -> Duration {
         match self {
@@ -118,11 +122,8 @@ impl FromStr for Backoff {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Self::None),
-            "exponential" => Ok(Self::Exponential),
-            _ => Err(format!("unknown back-off {text}; known are none, exponential")),
-        }
+        let known = Self::ALL.into_iter().find(|backoff| backoff.to_string() == text);
+        known.ok_or_else(|| format!("unknown back-off {text}; known are none, exponential"))
     }
 }
 

@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use posthaste_measure::lock;
-use posthaste_wire::operation::Operation;
 
 use super::attempt::Attempt;
+use super::failure::Failure;
 use super::in_parts::{End, InParts};
-use super::link::{Failure, Link};
+use super::link::Link;
 use super::parked::Due;
+use super::removals::{names, removals};
 use super::rows::in_use;
 use super::shared::Shared;
 use super::store::Postgres;
@@ -133,10 +134,5 @@ pub(super) fn is_cause(due: &[Due], failure: &Failure) -> bool {
 
 /// Returns the place of the first request in a bundle's turn that empties this queue, or moves its letters.
 fn first_in_parts(bundle: &Bundle, queue: &str) -> Option<usize> {
-    let goes_in_parts = |operation: &Operation| {
-        use Operation::{DeleteQueue, PurgeQueue, Redrive};
-        matches!(operation, PurgeQueue { .. } | DeleteQueue { .. } | Redrive { .. })
-            && operation.queue().is_some_and(|name| name.of(&bundle.bytes) == queue.as_bytes())
-    };
-    bundle.pending().find(|&place| goes_in_parts(&bundle.requests[place].operation))
+    removals(bundle).find(|&place| names(bundle, place, queue))
 }

@@ -13,7 +13,8 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::link::{Argument, Failure, Link, Server};
+use super::failure::Failure;
+use super::link::{Argument, Link, Server};
 use super::names::{Accounts, text};
 use super::plain::{PlainSend, Reading, reading, send_of};
 use super::rows::is_lost;

@@ -19,11 +19,13 @@ pub(super) enum Mode {
     Exclusive,
 }
 
-/// A call under way: the sequence number of the next news when it began, and its own number.
+/// A call under way: the sequence number of the next news when it began, its own number, and how often all pops had been
+/// woken by then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Since {
     pub(super) news: u64,
     number: u64,
+    pub(super) wakings: u64,
 }
 
 struct Call {
@@ -44,9 +46,9 @@ pub(super) struct UnderWay {
 
 impl UnderWay {
     /// Notes that a call begins.
-    pub(super) fn begin(&mut self, news: u64, mode: Mode) -> Since {
+    pub(super) fn begin(&mut self, news: u64, wakings: u64, mode: Mode) -> Since {
         self.begun += 1;
-        let since = Since { news, number: self.begun };
+        let since = Since { news, number: self.begun, wakings };
         self.calls.insert(since, Call { begun: Instant::now(), mode });
         since
     }
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn a_call_with_pops_that_have_waited_runs_alone() {
         let mut under_way = UnderWay::default();
-        let shared = under_way.begin(0, Mode::Shared);
+        let shared = under_way.begin(0, 0, Mode::Shared);
         assert!(!under_way.must_wait(Mode::Shared), "shared calls run beside each other");
         assert!(under_way.must_wait(Mode::Exclusive));
         under_way.begin_wait(Mode::Exclusive);
@@ -107,7 +109,7 @@ mod tests {
         under_way.end(shared);
         assert!(under_way.has_waiting() && !under_way.must_wait(Mode::Exclusive));
         under_way.end_wait(Mode::Exclusive);
-        let exclusive = under_way.begin(0, Mode::Exclusive);
+        let exclusive = under_way.begin(0, 0, Mode::Exclusive);
         assert!(under_way.must_wait(Mode::Shared) && under_way.must_wait(Mode::Exclusive));
         under_way.end(exclusive);
         assert!(!under_way.has_waiting());
@@ -118,7 +120,7 @@ mod tests {
     fn a_call_that_takes_long_keeps_no_other_waiting() {
         let mut under_way = UnderWay::default();
         let long = Call { begun: Instant::now() - PATIENCE, mode: Mode::Exclusive };
-        under_way.calls.insert(Since { news: 0, number: 0 }, long);
+        under_way.calls.insert(Since { news: 0, number: 0, wakings: 0 }, long);
         assert!(!under_way.must_wait(Mode::Shared) && !under_way.must_wait(Mode::Exclusive));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use posthaste_wire::fault::{Fault, Word};
 
-use super::link::Failure;
+use super::failure::Failure;
 use crate::queue::faults;
 
 /// What a request has changed that goes no further.

@@ -17,7 +17,7 @@ pub(super) fn pairs(url: &str) -> Result<Vec<(String, String)>, String> {
     let rest = rest.ok_or_else(|| format!("a PostgreSQL URL begins with postgres://, {EXAMPLE}"))?;
     let (credentials, rest) = rest.split_once('@').unwrap_or(("", rest));
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    if rest.contains('@') || user.contains(['/', '?']) {
+    if rest.contains('@') || user.contains(['/', '?']) || is_place(password) {
         return Err("in a PostgreSQL URL, write @ as %40 in user, password and parameters".into());
     }
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -39,6 +39,15 @@ pub(super) fn pairs(url: &str) -> Result<Vec<(String, String)>, String> {
         }
     }
     Ok(pairs)
+}
+
+/// Returns whether what stands as a password is a port, a database and parameters, as in
+/// `postgres://db:5432/x?user=app@tenant`: then it is one of these that holds the `@`.
+#[must_use]
+pub fn is_place(password: &str) -> bool {
+    let Some((port, rest)) = password.split_once('/') else { return false };
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port && rest.split_once('?').is_some_and(|(_, parameters)| parameters.contains('='))
 }
 
 /// Splits `a:1,[::1],b` into the lists `a,::1,b` and `1,,`; both are empty when no host is named.
@@ -84,6 +93,9 @@ fn decode(text: &str) -> Result<String, String> {
     while let Some(byte) = bytes.next() {
         decoded.push(if byte == b'%' { hex(bytes.next(), bytes.next())? } else { byte });
     }
+    if decoded.contains(&0) {
+        return Err("a PostgreSQL URL cannot hold %00".into());
+    }
     String::from_utf8(decoded).map_err(|_| "the URL is not UTF-8 after decoding".into())
 }
 
@@ -123,6 +135,7 @@ mod tests {
             ("postgres:///x?host=/tmp&port=5433", "dbname=x host=/tmp port=5433"),
             ("postgres://u@%2Frun%2Fpg/x?sslmode=require", "user=u host=/run/pg dbname=x sslmode=require"),
             ("postgres://u:a/b?c:d@db", "user=u password=a/b?c:d host=db"),
+            ("postgres://u:5432/x?y@db", "user=u password=5432/x?y host=db"),
             ("postgres://u@db/x?user=&sslmode=&application_name=y", "host=db dbname=x application_name=y"),
             ("postgres://[fe80::1%25eth0]:5433", "host=fe80::1%eth0 port=5433"),
         ] {
@@ -140,8 +153,10 @@ mod tests {
             "postgres://app@db/x?sesame",
             "postgres://app@db/x?ses.ame=1",
             "postgres://db/x?user=sesame@y",
+            "postgres://db:5432/x?user=sesame@y",
             "postgres://[::1:sesame]:21",
             "postgres://[::1]sesame",
+            "postgres://app:sesame%00@db",
         ] {
             let complaint = pairs(url).expect_err(url);
             assert!(!complaint.contains("ses") && !complaint.contains("ame="), "{complaint}");

@@ -4,9 +4,10 @@ use posthaste_wire::fault::Fault;
 use posthaste_wire::operation::ACCOUNTS_PIECE;
 
 use crate::queue::answer::Answer;
+use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::log::Purpose;
-use crate::queue::embedded::{Embedded, REQUEST_BYTES};
+use crate::queue::embedded::record::bounds::REQUEST_BYTES;
 use crate::queue::rules::{AccountId, Outcome};
 
 impl Embedded {
@@ -23,7 +24,7 @@ impl Embedded {
     /// Returns the name's number if it is known and no crash can make it unknown.
     pub(super) fn durably_known(&self, name: &[u8]) -> Option<AccountId> {
         let known = self.stock.accounts.known(name);
-        known.filter(|id| self.stock.lanes.changes.is_account_durable(*id))
+        known.filter(|id| self.stock.changes.is_account_durable(*id))
     }
 
     /// Answers a piece of ACCOUNTS, among which may be accounts that are not listed: they have never logged in.

@@ -9,11 +9,9 @@ use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::{DeathNote, Effect};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Lease, Message, Place, Reason, State};
+use crate::queue::embedded::record::bounds::CHANGE_BYTES;
 use crate::queue::embedded::timers::Timer;
 use crate::queue::rules::{AccountId, Millis, News, Outcome, QueueId, after};
-
-/// Most bytes of a record about one leased message, but for the name of a dead letter's first queue.
-const RECORD_BYTES: u64 = 80;
 
 impl Embedded {
     pub(super) fn ack(
@@ -22,7 +20,7 @@ impl Embedded {
         handles: &Handles,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        self.reserve(handles.iter().count() as u64 * RECORD_BYTES, Purpose::Remove)?;
+        self.reserve(handles.iter().count() as u64 * CHANGE_BYTES, Purpose::Remove)?;
         let mut done = 0;
         for handle in handles.iter() {
             if let Some(place) = self.held(account, handle).map(|message| message.place) {
@@ -62,7 +60,7 @@ impl Embedded {
             return Ok(answer.integer(0));
         };
         let (place, deliveries) = (message.place, message.deliveries);
-        self.reserve(RECORD_BYTES, Purpose::Lease)?;
+        self.reserve(CHANGE_BYTES, Purpose::Lease)?;
         let lease = Lease { until: after(self.clock, lease_ms), ..lease };
         self.record(&Effect::Leased { place, lease, deliveries });
         Ok(answer.integer(1))
@@ -108,7 +106,7 @@ impl Embedded {
             (Some(death), _) => death.first_queue.len(),
             (None, _) => self.stock.queues.name(message.place.lane.queue).len(),
         };
-        RECORD_BYTES + first_queue as u64
+        CHANGE_BYTES + first_queue as u64
     }
 
     /// Returns the message whose lease the handle names: by its receipt, whichever account shows it, or by the id

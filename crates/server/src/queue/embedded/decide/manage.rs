@@ -11,16 +11,14 @@ use super::show::UNREADABLE_MAX;
 use crate::queue::answer::{Answer, QueueDetail, QueueView};
 use crate::queue::bounds::ANSWER_BYTES;
 use crate::queue::counts::MessageEvent;
+use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::Effect;
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{Message, Place};
-use crate::queue::embedded::{Embedded, REQUEST_BYTES};
+use crate::queue::embedded::record::bounds::{CHANGE_BYTES, REQUEST_BYTES};
 use crate::queue::faults;
 use crate::queue::options::{Options, dead_letters_of};
 use crate::queue::rules::{Ask, MessageId, Millis, News, Outcome, QueueId};
-
-/// Most bytes of the record of a move.
-const RECORD_BYTES: u64 = 80;
 
 impl Embedded {
     pub(super) fn create_queue(
@@ -109,7 +107,7 @@ impl Embedded {
         let piece: Vec<MessageId> = letters.take(REDRIVE_PIECE).copied().collect();
         let messages = piece.iter().filter_map(|id| self.stock.special(*id));
         let ways: Vec<_> = messages.filter_map(|message| self.way_back(message, to)).collect();
-        self.reserve(ways.len() as u64 * RECORD_BYTES, Purpose::Add)?;
+        self.reserve(ways.len() as u64 * CHANGE_BYTES, Purpose::Add)?;
         for &(place, to) in &ways {
             news.extend(self.record(&Effect::Moved { place, to, deliveries: 0, death: None }));
         }

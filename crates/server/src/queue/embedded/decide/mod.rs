@@ -5,10 +5,11 @@
 
 mod accounts;
 mod lease;
+mod limits;
 mod manage;
 mod send;
 mod show;
-pub(super) mod take;
+mod take;
 
 use std::sync::Arc;
 

@@ -7,16 +7,14 @@ use posthaste_wire::span::Span;
 use crate::queue::answer::Answer;
 use crate::queue::bounds::{COPIES_BYTES, REMEMBERED_MS};
 use crate::queue::counts::MessageEvent;
+use crate::queue::embedded::Embedded;
 use crate::queue::embedded::effect::{Effect, Written};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::message::{ANYONE, LaneKey, Place, Rank, State};
+use crate::queue::embedded::record::bounds::{MESSAGE_BYTES, REQUEST_BYTES};
 use crate::queue::embedded::remembered::{KeyKind, RequestKey};
-use crate::queue::embedded::{Embedded, REQUEST_BYTES};
 use crate::queue::faults;
 use crate::queue::rules::{AccountId, Ask, News, Outcome, QueueId, after};
-
-/// Most bytes of a sent message's record beside headers and body.
-const MESSAGE_BYTES: u64 = 96;
 
 impl Embedded {
     pub(super) fn send(
@@ -105,38 +103,6 @@ impl Embedded {
             return Err(faults::no_account(name, &queue.name));
         }
         Ok(())
-    }
-
-    /// Checks MAXMSGS and MAXBYTES, where messages in every state count, and the memory limit.
-    fn check_limits(&self, queue: QueueId, messages: u64, bytes: u64) -> Result<(), Fault> {
-        let Some(queue) = self.stock.queues.get(queue) else { return Ok(()) };
-        let (messages, bytes) = (messages + queue.messages, bytes + queue.bytes);
-        match (queue.options.messages_max, queue.options.bytes_max) {
-            (Some(max), _) if messages > max => return Err(faults::full_messages(&queue.name, max)),
-            (_, Some(max)) if bytes > max => return Err(faults::full_bytes(&queue.name, max)),
-            _ => {}
-        }
-        self.has_memory()
-    }
-
-    /// Checks the memory limit for what a request adds.
-    pub(super) fn has_memory(&self) -> Result<(), Fault> {
-        match self.memory_limit {
-            Some(limit) if self.stock.bytes() > limit => {
-                Err(faults::out_of_memory(limit, self.stock.name_bytes(), self.stock.answer_bytes()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks the memory limit for a lease or a remembered answer, which is twice that for messages.
-    pub(super) fn has_memory_to_remember(&self) -> Result<(), Fault> {
-        match self.memory_limit {
-            Some(limit) if self.stock.bytes() > limit.saturating_mul(2) => {
-                Err(faults::much_remembered(limit))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Reserves disk space for copies of one message.

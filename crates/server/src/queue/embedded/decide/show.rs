@@ -98,7 +98,7 @@ impl Embedded {
             self.stock.lanes.first(&interest)
         };
         let queues = all.clone().filter(|queue| !not_own || first(*queue).is_some());
-        let changes = &self.stock.lanes.changes;
+        let changes = &self.stock.changes;
         let is_recipient_durable = |recipient| changes.is_recipient_durable(recipient, self.clock);
         let is_first_durable = |queue| first(queue).is_some_and(|pick| self.is_durable(pick.place.id()));
         // A queue in which messages of others come and go beside those of the reader begins or ceases to be listed too.
@@ -171,7 +171,7 @@ impl Embedded {
     /// Returns whether the durable messages that suit the selection are all in memory, and no others: no commit under
     /// way takes one or brings one back.
     fn is_selection_durable(&self, ask: Ask<'_>, selection: &Selection) -> bool {
-        let changes = &self.stock.lanes.changes;
+        let changes = &self.stock.changes;
         match (selection.queue, selection.sender) {
             (Some(name), _) => match self.stock.queues.find(ask.bytes_of(name)) {
                 Some(queue) => queue <= self.durable.queue && changes.is_queue_durable(queue, self.clock),

@@ -11,15 +11,10 @@ use crate::queue::embedded::effect::{Copies, Effect, HandedOut};
 use crate::queue::embedded::log::Purpose;
 use crate::queue::embedded::merge::Pick;
 use crate::queue::embedded::message::{Lease, Message, State};
+use crate::queue::embedded::record::bounds::{CHANGE_BYTES, COPY_BYTES, REQUEST_BYTES};
 use crate::queue::embedded::remembered::{KeyKind, RememberedAnswer, RequestKey};
-use crate::queue::embedded::{Embedded, REQUEST_BYTES, store_fault};
+use crate::queue::embedded::{Embedded, store_fault};
 use crate::queue::rules::{AccountId, Ask, Flow, Millis, Outcome, after};
-
-/// Most bytes of the record of a message handed out.
-pub(in crate::queue::embedded) const RECORD_BYTES: u64 = 80;
-
-/// Most bytes of a copy of a message beyond its record: a lease, and the names of two queues.
-const COPY_BYTES: u64 = 640;
 
 impl Embedded {
     pub(super) fn pop(&mut self, ask: Ask<'_>, pop: &Pop, answer: &mut Answer<'_>) -> Result<Flow, Fault> {
@@ -49,16 +44,21 @@ impl Embedded {
         if self.found.is_empty() {
             return Ok(Flow::Done(nothing(select, answer)));
         }
+        let is_kept = pop.lease_ms.is_some() || key.is_some();
+        // Before they are read, or every refusal would have others wait for the disk.
+        if is_kept {
+            self.keep_to_memory(key.as_ref())?;
+        }
         self.load(ask, select, queue)?;
         // With ANYORDER, others than those found first may have been read in their place.
-        if pop.lease_ms.is_some() || key.is_some() {
+        if is_kept && select.any_order {
             self.keep_to_memory(key.as_ref())?;
         }
         self.make_room_for(key.as_ref(), pop.lease_ms.is_some())?;
         Ok(Flow::Done(self.hand_out(ask.account, pop, key, answer)))
     }
 
-    /// Checks the memory limit for the messages that were read, which are to be leased, or kept as the
+    /// Checks the memory limit for the messages that were found, which are to be leased, or kept as the
     /// answer to a key. Beyond it only those are leased of which as much is kept already, as they were leased before:
     /// otherwise messages that came back would keep all others from being leased, and themselves.
     fn keep_to_memory(&mut self, key: Option<&RequestKey>) -> Result<(), Fault> {
@@ -140,7 +140,7 @@ impl Embedded {
         let copies = key
             .map_or(0, |key| REQUEST_BYTES + key.text.len() as u64 + self.found.bytes() + count * COPY_BYTES);
         let purpose = if is_lease || key.is_some() { Purpose::Lease } else { Purpose::Remove };
-        self.reserve(count * RECORD_BYTES + copies, purpose)
+        self.reserve(count * CHANGE_BYTES + copies, purpose)
     }
 }
 

@@ -8,7 +8,8 @@ use std::io;
 
 use super::disk::Disk;
 
-const NAME: &str = "closed";
+/// Name of the file.
+pub(super) const NAME: &str = "closed";
 
 /// Most bytes that a note has.
 const BYTES_MAX: usize = 32;

@@ -14,6 +14,7 @@ use super::closing;
 use super::disk::{self, Directory, Disk as _, FILE_MODE};
 use super::error::{LogError, OpenError};
 use super::frame;
+use super::open::refuse_cut;
 use super::recovery::{FrameEnd, check_follows, damaged, examine};
 use super::scan::Scan;
 use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
@@ -38,7 +39,7 @@ pub struct Copied {
 pub enum CopyError {
     /// There is no log in this directory.
     Nothing(PathBuf),
-    /// The directory that is to hold the copy holds something already.
+    /// What is to hold the copy holds something already, or is no directory.
     Occupied(PathBuf),
     /// The log could not be read, or the copy not be written.
     Log(OpenError),
@@ -69,7 +70,7 @@ impl fmt::Display for CopyError {
             Self::Occupied(directory) => {
                 write!(
                     f,
-                    "{} is not empty: name a directory that is empty or not there yet",
+                    "{} is not an empty directory: name one that is empty or not there yet",
                     directory.display()
                 )
             }
@@ -100,11 +101,16 @@ pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
     if numbers(&source)?.is_empty() {
         return Err(CopyError::Nothing(from.to_owned()));
     }
-    disk::make_directory(to).map_err(|error| LogError::io("make", to, &error))?;
+    disk::make_directory(to).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => CopyError::Occupied(to.to_owned()),
+        _ => LogError::io("make", to, &error).into(),
+    })?;
     begin(to)?;
+    // A log that is open, too, reaches at least as far as when it was closed last.
+    let closed_at = closing::read(&source);
     let mut attempts = 1;
     loop {
-        match attempt(&source, to) {
+        match attempt(&source, to, closed_at) {
             Ok(copied) => {
                 finish(to)?;
                 return Ok(copied);
@@ -170,7 +176,7 @@ struct Read {
     scan: Scan,
 }
 
-fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
+fn attempt(source: &Directory, to: &Path, closed_at: Option<u64>) -> Result<Copied, OpenError> {
     let mut end = last_written(source)?;
     let mut copied = Copied { segments: 0, bytes: 0 };
     let mut reached: Option<FrameEnd> = None;
@@ -197,6 +203,7 @@ fn attempt(source: &Directory, to: &Path) -> Result<Copied, OpenError> {
         }
         number += 1;
     }
+    refuse_cut(source, reached.as_ref().map_or(0, |last| last.sequence), closed_at)?;
     if let Some(reached) = reached {
         // With this note, a copy that is cut short later is not taken for whole.
         let noted = Directory::open(to).and_then(|copy| closing::write(&copy, reached.sequence));

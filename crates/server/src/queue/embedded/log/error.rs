@@ -120,6 +120,13 @@ pub enum OpenError {
         /// The directory.
         directory: PathBuf,
     },
+    /// The directory holds no log, but something of others.
+    Occupied {
+        /// The directory.
+        directory: PathBuf,
+        /// Something in it.
+        name: String,
+    },
     /// A file operation failed.
     Log(LogError),
 }
@@ -155,6 +162,11 @@ impl fmt::Display for OpenError {
             Self::Unfinished { directory } => write!(
                 f,
                 "{} is a copy that is not finished; wait for the command that makes it, or if there is none make another",
+                directory.display()
+            ),
+            Self::Occupied { directory, name } => write!(
+                f,
+                "{} holds no store, and something else ({name:?}): give the store a directory of its own",
                 directory.display()
             ),
             Self::Log(error) => error.fmt(f),

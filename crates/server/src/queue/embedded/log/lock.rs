@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use super::disk::{Directory, Disk as _};
 use super::error::{LogError, OpenError};
 
-const NAME: &str = "lock";
+/// Name of the file.
+pub(super) const NAME: &str = "lock";
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
 /// Holds the directory until dropped.

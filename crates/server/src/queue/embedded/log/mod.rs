@@ -61,6 +61,9 @@ pub use tail::LogCommit;
 /// The most bytes one reservation may ask for.
 pub const RESERVE_MAX: u64 = 1 << 30;
 
+/// Bytes that the log adds to each record.
+pub const RECORD_OVERHEAD: u64 = frame::RECORD_HEADER as u64;
+
 /// Most bytes of memory kept for the copy of the next frame.
 const BUFFER_KEPT: usize = 1 << 20;
 
@@ -156,9 +159,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes sure that `bytes` of records (their payloads and 16 for each) fit into the next frame without new disk
-    /// space, by moving on to the next segment if the active one is too full; records appended before then stay in a
-    /// frame of their own. How much of the last space may be used depends on the purpose.
+    /// Makes sure that `bytes` of records (their payloads and [`RECORD_OVERHEAD`] for each) fit into the next frame without
+    /// new disk space, by moving on to the next segment if the active one is too full; records appended before then stay
+    /// in a frame of their own. How much of the last space may be used depends on the purpose.
     ///
     /// # Errors
     /// `Full`, `Failed`, `TooBig` or `Io`; nothing was changed.
@@ -189,6 +192,16 @@ impl Log {
         let size = self.active.size_for(bytes) + purpose.spare_bytes(self.preparer.segment_bytes());
         let moves_on = size > self.active.segment.capacity;
         self.preparer.awaited(purpose.spare_segments() + usize::from(moves_on))
+    }
+
+    /// Returns whether a reservation to add something might wait for a segment being made ready, where so many bytes are
+    /// to come in this commit.
+    #[must_use]
+    pub fn may_have_to_wait(&self, bytes: u64) -> bool {
+        let moves_on = self.active.size_for(bytes) > self.active.segment.capacity;
+        // Where no move was made or is to come, nothing has changed since the commit began.
+        let is_moving = moves_on || !self.closed.is_empty();
+        is_moving && self.preparer.is_behind(Purpose::Add.spare_segments() + usize::from(moves_on))
     }
 
     /// Returns whether a reservation of so many bytes for this purpose would fail unless another segment is made ready.

@@ -11,7 +11,7 @@ use super::closing;
 use super::copy;
 use super::disk::{self, Directory, Disk};
 use super::error::{LogError, OpenError};
-use super::lock::Lock;
+use super::lock::{self, Lock};
 use super::prepare::{Preparer, SegmentSpec};
 use super::recovery::{self, Owner, Recovered};
 use super::segment::{self, PAGE, Segment};
@@ -23,12 +23,13 @@ impl Log {
     /// Records of dropped segments may be replayed again after a crash.
     ///
     /// # Errors
-    /// The directory is in use, in another format, or damaged, its records make no sense to the owner, or a file
+    /// The directory is in use, in another format, damaged, or has something of others and no log; its records make no sense to the owner, or a file
     /// operation failed; nothing was changed.
     pub fn open(directory: &Path, options: Options, owner: &mut dyn Owner) -> Result<Self, OpenError> {
         copy::refuse_unfinished(directory)?;
         disk::make_directory(directory).map_err(|error| LogError::io("make", directory, &error))?;
         let disk = Directory::open(directory).map_err(|error| LogError::io("open", directory, &error))?;
+        refuse_occupied(&disk)?;
         let lock = Lock::take(&disk)?;
         let mut log = Self::open_on(Arc::new(disk), options, owner)?;
         log.held = Some(lock);
@@ -104,8 +105,24 @@ impl Drop for Log {
     }
 }
 
+/// Refuses to start a log among the files of others, where a wrong path has led.
+fn refuse_occupied(disk: &Directory) -> Result<(), OpenError> {
+    /// What stands in directories that are empty, the last in the root of a disk.
+    const EMPTY: [&str; 3] = [".", "..", "lost+found"];
+    let names = disk.list().map_err(|error| LogError::io("list", &disk.path, &error))?;
+    if names.iter().any(|name| segment::file_number(name).is_some()) {
+        return Ok(());
+    }
+    // A first start may have ended at any point, and somebody may have removed the segments of an old log.
+    let is_ours = |name: &str| [lock::NAME, closing::NAME].contains(&name) || segment::is_unfinished(name);
+    match names.into_iter().find(|name| !EMPTY.contains(&name.as_str()) && !is_ours(name)) {
+        Some(name) => Err(OpenError::Occupied { directory: disk.path.clone(), name }),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a log that ends before the last frame of its orderly close: it has lost what was acknowledged.
-fn refuse_cut(disk: &dyn Disk, ends_at: u64, closed_at: Option<u64>) -> Result<(), OpenError> {
+pub(super) fn refuse_cut(disk: &dyn Disk, ends_at: u64, closed_at: Option<u64>) -> Result<(), OpenError> {
     match closed_at {
         Some(closed_at) if ends_at < closed_at => Err(OpenError::Damaged {
             file: disk.path(""),

@@ -108,9 +108,13 @@ impl Preparer {
 
     /// Returns a wait for `count` segments, if the thread is about to make them ready.
     pub(super) fn awaited(&self, count: usize) -> Option<Awaited> {
+        self.is_behind(count).then(|| Awaited { shared: Arc::clone(&self.shared), count })
+    }
+
+    /// Returns whether the thread is still about to make the last of `count` segments ready.
+    pub(super) fn is_behind(&self, count: usize) -> bool {
         let state = self.shared.lock();
-        let is_awaited = self.thread.is_some() && state.failure.is_none() && state.ready.len() < count;
-        is_awaited.then(|| Awaited { shared: Arc::clone(&self.shared), count })
+        self.thread.is_some() && state.failure.is_none() && state.ready.len() < count
     }
 
     /// Takes the next segment, grown to at least `size` bytes; `left` others stay ready behind it.

@@ -4,6 +4,7 @@
 //! when a library or a struct does. Decoding is total. The log has checked the bytes already, so a record that does
 //! not decode was written by another program or by a defect, and says so.
 
+pub(super) mod bounds;
 #[cfg(test)]
 mod tests;
 

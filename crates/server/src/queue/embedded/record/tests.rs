@@ -1,6 +1,13 @@
 //! Records decode to what was encoded, and bytes that are no record are refused.
 
+use super::bounds::{
+    CHANGE_BYTES, COPY_BYTES, COUNTERS_BYTES, MESSAGE_BYTES, PRESENT_STATE_BYTES, REQUEST_BYTES,
+};
 use super::*;
+use crate::queue::embedded::log::RECORD_OVERHEAD;
+
+/// The longest name.
+const NAME: &[u8] = &[b'n'; 255];
 
 fn place() -> Place {
     Place { rank: Rank::new(3, 41), lane: LaneKey { queue: 7, sender: 2, recipient: 9 } }
@@ -95,4 +102,39 @@ fn bytes_that_are_no_record_are_refused_or_read_but_never_a_panic() {
         }
     }
     assert!(Effect::decode(b"").is_err() && Effect::decode(&[99, 0, 0]).is_err());
+}
+
+#[test]
+fn no_record_is_longer_than_what_is_reserved_for_it() {
+    let taken = |effect: Effect<'_>| encoded(&effect).len() as u64 + RECORD_OVERHEAD;
+    let (place, lease) = (place(), Lease { holder: 1, receipt: 2, until: 3 });
+    let death = Some(DeathNote { reason: Reason::Nack, first_queue: NAME });
+    assert!(taken(Effect::Removed(place)) <= CHANGE_BYTES);
+    assert!(taken(Effect::Leased { place, lease, deliveries: 4 }) <= CHANGE_BYTES);
+    assert!(taken(Effect::Returned { place, until: Some(5) }) <= CHANGE_BYTES);
+    assert!(taken(Effect::Moved { place, to: 6, deliveries: 7, death: None }) <= CHANGE_BYTES);
+    assert!(taken(Effect::Moved { place, to: 6, deliveries: 7, death }) <= CHANGE_BYTES + NAME.len() as u64);
+
+    let state = State::Delayed { until: 9 };
+    let sent = Written { deliveries: 0, state, death: None, ..written() };
+    let carried = (sent.headers.len() + sent.body.len()) as u64;
+    assert!(taken(Effect::Message(sent)) <= MESSAGE_BYTES + carried);
+    let plain = Written { state: State::Ready, ..sent };
+    let now = Written { death, ..written() };
+    assert!(
+        taken(Effect::Message(now)) <= encoded(&Effect::Message(plain)).len() as u64 + PRESENT_STATE_BYTES
+    );
+    let mut copies = Vec::new();
+    Copies::push(&mut copies, NAME, &now);
+    assert!(copies.len() as u64 <= encoded(&Effect::Message(plain)).len() as u64 + COPY_BYTES);
+    assert!(taken(Effect::Counters { message: 1, queue: 2 }) <= COUNTERS_BYTES);
+
+    let dead_letter = Some(DeadLetterPolicy { queue: Arc::from(NAME), after: 5 });
+    let (messages_max, bytes_max, ttl_ms) = (Some(1), Some(2), Some(3));
+    let options = Options { messages_max, bytes_max, ttl_ms, dead_letter, ..Options::default() };
+    assert!(taken(Effect::Queue { id: 2, name: NAME, options }) <= REQUEST_BYTES);
+    let account = taken(Effect::Account { id: 1, known: true, name: NAME });
+    let key = key(KeyKind::Dedup);
+    let text = key.text.len() as u64;
+    assert!(account + taken(Effect::Answered { key, end: 1, answer: 2 }) <= REQUEST_BYTES + text);
 }

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 
-use super::super::link::Link;
+use super::super::link::{Argument, Link};
 use super::super::shared::Shared;
+use super::dumps::Dumps;
 use crate::queue::EVENT_SOURCE;
 
 /// How often the database is asked whether it is time to. Its statistics are no newer.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Longest pause after attempts that had to give up: readers keep a lock, or too much is kept aside.
+/// Longest pause after attempts that had to give up: readers keep a lock, a dump may need it, or too much is kept aside.
 const AGAIN_MAX: Duration = Duration::from_secs(32);
 
 /// How long readers are waited for: all other transactions wait meanwhile.
@@ -32,15 +33,20 @@ impl Aside {
     }
 
     /// Has what is kept aside rewritten, if it is time to and costs less than to go on walking.
-    pub(super) fn look(&mut self, shared: &Shared, link: &mut Link) {
+    pub(super) fn look(&mut self, shared: &Shared, link: &mut Link, dumps: &mut Dumps) {
         if self.asked.elapsed() < self.pause {
             return;
         }
         let events = &shared.reach.events;
         let began_ns = events.now();
-        let rows = link.ask_prepared("SELECT posthaste.rewrite_aside($1)", &[(&PATIENCE_MS, Type::INT4)]);
+        let rows = {
+            let elsewhere = dumps.elsewhere();
+            let arguments: [Argument<'_>; 2] = [(&PATIENCE_MS, Type::INT4), (&elsewhere, Type::TEXT_ARRAY)];
+            link.ask_prepared("SELECT posthaste.rewrite_aside($1, $2)", &arguments)
+        };
         self.asked = Instant::now();
         let said: Option<String> = rows.ok().and_then(|rows| rows.first().and_then(|row| row.get(0)));
+        dumps.look(said.as_deref(), link);
         self.plan(said.as_deref());
         let Some(said) = said else { return };
         if said.starts_with(DONE) {

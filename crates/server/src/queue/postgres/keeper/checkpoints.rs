@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use posthaste_measure::Event;
 
-use super::super::link::{Failure, Link};
+use super::super::failure::Failure;
+use super::super::link::Link;
 use super::super::shared::Shared;
 use crate::queue::EVENT_SOURCE;
 

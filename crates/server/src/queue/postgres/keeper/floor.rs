@@ -14,6 +14,10 @@ use super::counting::Counting;
 const EVERY: Duration = Duration::from_millis(100);
 const BEHIND_MIN: i64 = 1000;
 
+/// Longest pause while it is not found, since batches do not end at once: whenever it is looked for, new batches wait for
+/// those under way, for `PATIENCE_MS`.
+const EVERY_MAX: Duration = Duration::from_secs(2);
+
 /// How often it is looked for in any case while lanes hold something: their messages may be taken while none come.
 const EVERY_COUNT: Duration = Duration::from_secs(1);
 
@@ -23,6 +27,8 @@ const PATIENCE_MS: i32 = 20;
 /// When the floor was looked for and found.
 pub(super) struct RingFloor {
     looked: Instant,
+    /// Time until it is looked for again.
+    pause: Duration,
     /// When it was found last, and the newest place at that time.
     found: Instant,
     newest: i64,
@@ -34,12 +40,19 @@ pub(super) struct RingFloor {
 impl RingFloor {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { looked: now, found: now, newest: 0, counting: Counting::default(), is_behind: false }
+        Self {
+            looked: now,
+            pause: EVERY,
+            found: now,
+            newest: 0,
+            counting: Counting::default(),
+            is_behind: false,
+        }
     }
 
     /// Looks for the floor, if it is time to and much has happened since it was found.
     pub(super) fn look(&mut self, shared: &Shared, link: &mut Link) {
-        if self.looked.elapsed() < EVERY {
+        if self.looked.elapsed() < self.pause {
             return;
         }
         self.looked = Instant::now();
@@ -47,10 +60,20 @@ impl RingFloor {
         let is_due = self.is_behind
             || newest >= self.newest + BEHIND_MIN
             || self.counting.has_lanes() && self.found.elapsed() >= EVERY_COUNT;
-        if is_due && self.raise(shared, link).is_some() {
+        if !is_due {
+            return;
+        }
+        let is_found = self.raise(shared, link).is_some();
+        self.plan(is_found);
+        if is_found {
             self.newest = newest;
             self.found = Instant::now();
         }
+    }
+
+    /// Decides when the floor is looked for again.
+    fn plan(&mut self, is_found: bool) {
+        self.pause = if is_found { EVERY } else { EVERY_MAX.min(2 * self.pause) };
     }
 
     /// Raises the floor and counts; None: the database did not answer, or another server does by now.
@@ -81,5 +104,24 @@ impl RingFloor {
         let before = shared.floors_of(server)?.count(census);
         drop(before);
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_batches_do_not_end_at_once_they_are_stopped_ever_more_seldom() {
+        let mut floor = RingFloor::new();
+        let pauses: Vec<u128> = (0..6)
+            .map(|_| {
+                floor.plan(false);
+                floor.pause.as_millis()
+            })
+            .collect();
+        assert_eq!(pauses, [200, 400, 800, 1600, 2000, 2000]);
+        floor.plan(true);
+        assert_eq!(floor.pause, EVERY);
     }
 }

@@ -1,9 +1,11 @@
 //! The keeper: one thread with a connection of its own that lets time pass in the database, receives news from other
-//! middlewares and SQL clients, sends them the news of this one, and turns the ring.
+//! middlewares and SQL clients, sends them the news of this one, and turns the ring. While the server lets in no further
+//! connection, it uses one of the workers': then it hears no news, and pops that wait look by themselves.
 
 mod aside;
 mod checkpoints;
 mod counting;
+mod dumps;
 mod floor;
 mod horizon;
 mod news;
@@ -21,6 +23,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use self::aside::Aside;
 use self::checkpoints::Checkpoints;
+use self::dumps::Dumps;
 use self::floor::RingFloor;
 use self::horizon::Horizon;
 use self::news::{Listener, Outbox};
@@ -28,6 +31,7 @@ use self::rooms::Rooms;
 use self::ticks::Ticks;
 use self::turning::Turning;
 use super::link::{Link, Server};
+use super::links::Links;
 use super::shared::Shared;
 use crate::queue::rules::News;
 
@@ -40,6 +44,9 @@ const LOOKS_MAX: usize = 256;
 /// Pause after a round in which the database could not be reached.
 const REST: Duration = Duration::from_millis(50);
 
+/// How often a connection of its own is tried while those of workers are used.
+const CONNECT_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long the last round is waited for when the store is closed.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
@@ -51,7 +58,7 @@ pub(super) struct Counts {
     ticked_ms: AtomicU64,
     ring_turns: AtomicU64,
     turn_failures: AtomicU64,
-    /// Since when readers keep the ring from turning, on the store's clock; 0: they do not.
+    /// Since when readers or dumps keep the ring from turning, on the store's clock; 0: they do not.
     ring_locked_ms: AtomicU64,
     /// How long the oldest transaction that keeps dead rows had been open when the database was asked last.
     oldest_transaction_ms: AtomicU64,
@@ -84,7 +91,7 @@ impl Counts {
         self.ticked_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Notes whether readers keep the ring from turning, at a time of the store's clock.
+    /// Notes whether readers or dumps keep the ring from turning, at a time of the store's clock.
     fn note_ring(&self, is_locked: bool, now_ms: u64) {
         if !is_locked {
             self.ring_locked_ms.store(0, Ordering::Relaxed);
@@ -107,13 +114,15 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Starts the thread.
-    pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+    pub(super) fn start(shared: &Arc<Shared>, links: &Arc<Links>) -> std::io::Result<Self> {
         let outbox = Outbox::default();
         let stopping = Arc::new(AtomicBool::new(false));
         let (notices_in, notices) = unbounded_channel();
+        let own = Link::renewed_by_hand(Arc::clone(&shared.reach), Some(notices_in))?;
         let round = Round {
             shared: Arc::clone(shared),
-            link: Link::new(Arc::clone(&shared.reach), Some(notices_in))?,
+            links: Arc::clone(links),
+            connect_at: Instant::now(),
             listens_on: 0,
             server: None,
             woke_to_look: Instant::now(),
@@ -121,6 +130,7 @@ impl Keeper {
             listener: Listener::new(notices),
             ticks: Ticks::new(),
             turning: Turning::new(),
+            dumps: Dumps::default(),
             floor: RingFloor::new(),
             checkpoints: Checkpoints::new(),
             rooms: Rooms::new(),
@@ -128,7 +138,7 @@ impl Keeper {
             horizon: Horizon::new(),
         };
         let stop = Arc::clone(&stopping);
-        let thread = Builder::new().name("keeper".into()).spawn(move || round.run(&stop))?;
+        let thread = Builder::new().name("keeper".into()).spawn(move || round.run(own, &stop))?;
         Ok(Self { outbox, stopping, thread })
     }
 
@@ -152,7 +162,10 @@ impl Drop for Keeper {
 /// The thread's own state.
 struct Round {
     shared: Arc<Shared>,
-    link: Link,
+    /// The workers' connections.
+    links: Arc<Links>,
+    /// When a connection of its own is tried next while theirs are used.
+    connect_at: Instant,
     /// Number of the connection on which notifications were asked for.
     listens_on: u64,
     /// The server that answered last.
@@ -163,6 +176,7 @@ struct Round {
     listener: Listener,
     ticks: Ticks,
     turning: Turning,
+    dumps: Dumps,
     floor: RingFloor,
     checkpoints: Checkpoints,
     rooms: Rooms,
@@ -171,61 +185,99 @@ struct Round {
 }
 
 impl Round {
-    fn run(mut self, stopping: &AtomicBool) {
+    fn run(mut self, mut own: Link, stopping: &AtomicBool) {
         while !stopping.load(Ordering::Relaxed) {
             self.shared.reach.keeper_begins();
-            self.go_round();
+            self.go_round(&mut own);
             self.shared.reach.keeper_ends();
         }
     }
 
     /// Does what is due, each thing once.
-    fn go_round(&mut self) {
-        if self.link.ready().is_err() {
+    fn go_round(&mut self, own: &mut Link) {
+        if !self.connect(own) {
+            self.borrow();
             return std::thread::sleep(REST);
         }
-        if self.listens_on != self.link.made() {
-            self.listens_on = self.link.made();
+        if self.listens_on != own.made() {
+            self.listens_on = own.made();
             self.shared.reach.set_sessions(false);
-            self.check_server();
-            self.listener.introduce(&mut self.link);
+            self.check_server(own);
+            self.listener.introduce(own);
         }
-        let (shared, link) = (&self.shared, &mut self.link);
         if !self.ticks.is_behind() {
-            self.listener.wait(link);
+            self.listener.wait(own);
         }
-        self.listener.hear(shared);
-        self.keep_time();
-        self.ticks.look_at_the_past(&self.shared, &mut self.link, &self.outbox);
-        self.listener.watch(&self.shared, &mut self.link);
-        self.wake_to_look();
-        // Each of these may take a while, and timers must not be late for that.
-        self.keep_time();
-        self.floor.look(&self.shared, &mut self.link);
-        self.keep_time();
-        self.checkpoints.look(&self.shared, &mut self.link);
-        self.horizon.look(&self.shared, &mut self.link);
-        self.rooms.settle(&mut self.link);
-        self.keep_time();
-        self.turning.look(&self.shared, &mut self.link);
-        self.keep_time();
-        self.aside.look(&self.shared, &mut self.link);
+        self.listener.hear(&self.shared);
+        self.keep_time(own);
+        self.listener.watch(&self.shared, own);
+        self.work(own);
+    }
+
+    /// Connects, unless it is connected; returns whether it is. That this fails is no outage while workers are connected.
+    fn connect(&mut self, own: &mut Link) -> bool {
+        if own.is_open() {
+            return true;
+        }
+        if !self.links.any_works() {
+            return own.renew().is_ok();
+        }
+        if Instant::now() < self.connect_at {
+            return false;
+        }
+        self.connect_at = Instant::now() + CONNECT_AGAIN;
+        let connected = own.connect_spare();
+        if let Err(failure) = &connected {
+            tracing::warn!("{failure}; the keeper uses a connection of the workers");
+        }
+        connected.is_ok()
+    }
+
+    /// Does what is due over a connection of the workers, if one works. Nobody tells of news there.
+    fn borrow(&mut self) {
+        self.shared.reach.set_sessions(false);
+        let links = Arc::clone(&self.links);
+        if links.any_works() {
+            // What fails is due again in the next round.
+            let _ = links.with(|link| {
+                self.keep_time(link);
+                self.work(link);
+                Ok(())
+            });
+        }
+    }
+
+    /// Does all that needs nothing but a connection. Each of these may take a while, and timers must not be late for that.
+    fn work(&mut self, link: &mut Link) {
+        self.ticks.look_at_the_past(&self.shared, link, &self.outbox);
+        self.wake_to_look(link);
+        self.keep_time(link);
+        self.floor.look(&self.shared, link);
+        self.keep_time(link);
+        self.checkpoints.look(&self.shared, link);
+        self.horizon.look(&self.shared, link);
+        self.rooms.settle(link);
+        self.keep_time(link);
+        self.turning.look(&self.shared, link, &mut self.dumps);
+        self.keep_time(link);
+        self.aside.look(&self.shared, link, &mut self.dumps);
     }
 
     /// Lets time pass if it is time to, and tells others of what became available.
-    fn keep_time(&mut self) {
-        self.ticks.look(&self.shared, &mut self.link, &self.outbox);
-        self.listener.tell(&self.shared, &mut self.link, &self.outbox);
+    fn keep_time(&mut self, link: &mut Link) {
+        self.ticks.look(&self.shared, link, &self.outbox);
+        self.listener.tell(&self.shared, link, &self.outbox);
     }
 
     /// Asks which server answers: behind a pooler a connection does not show that it is another one.
-    fn check_server(&mut self) {
-        let server = self.link.server().ok();
+    fn check_server(&mut self, link: &mut Link) {
+        let server = link.server().ok();
         if server.is_none() || server != self.server {
             self.server = server;
             self.ticks.begin_anew();
             // Places that were used up may come again there.
             self.floor = RingFloor::new();
+            self.dumps = Dumps::default();
         }
         let era = self.shared.era.get();
         if let Some(era) = era.filter(|era| server.is_some_and(|server| server != era.server)) {
@@ -235,14 +287,14 @@ impl Round {
     }
 
     /// Wakes waiting pops to look, once in a while.
-    fn wake_to_look(&mut self) {
+    fn wake_to_look(&mut self, link: &mut Link) {
         if self.woke_to_look.elapsed() < LOOK {
             return;
         }
         self.woke_to_look = Instant::now();
         let is_own_session = self.shared.reach.keeps_sessions();
-        if !is_own_session {
-            self.check_server();
+        if !is_own_session || !link.has_same_tables() {
+            self.check_server(link);
         }
         let most = if is_own_session { LOOKS_MAX } else { usize::MAX };
         self.shared.wake(|parked| parked.wake_to_look(most));

@@ -22,8 +22,11 @@ const WAIT: Duration = Duration::from_millis(10);
 const WATCH_MS: i64 = 15_000;
 const WATCH_AGAIN: Duration = Duration::from_secs(5);
 
-/// Pieces of news in one notification; more are sent as `ANYTHING`.
-const PIECES_MAX: usize = 200;
+/// Pieces of news that are sent at once; more are sent as `ANYTHING`, for which all waiting pops look.
+const PIECES_MAX: usize = 4000;
+
+/// Bytes of news in one notification. PostgreSQL takes fewer than 8,000, with the number of the middleware.
+const BYTES_MAX: usize = 7900;
 
 /// News that anything may have happened.
 const ANYTHING: &str = "*";
@@ -55,6 +58,11 @@ impl Outbox {
 
     fn take(&self) -> BTreeSet<Piece> {
         std::mem::take(&mut *self.pieces())
+    }
+
+    /// Puts back what could not be sent.
+    fn put_back(&self, unsent: BTreeSet<Piece>) {
+        self.pieces().extend(unsent);
     }
 
     fn pieces(&self) -> MutexGuard<'_, BTreeSet<Piece>> {
@@ -125,12 +133,13 @@ impl Listener {
         if pieces.is_empty() {
             return;
         }
-        let texts: Vec<String> = pieces.iter().map(|piece| piece.text()).collect();
-        let text = if texts.len() > PIECES_MAX { ANYTHING.to_owned() } else { texts.join(";") };
-        let arguments: [Argument<'_>; 2] = [(&self.me, Type::INT8), (&text, Type::TEXT)];
-        // If this fails, pops of other middlewares look before long.
-        if link.ask_prepared("SELECT posthaste.tell_news($1, $2)", &arguments).is_ok() {
-            one_more(&shared.keeper_counts.news_told);
+        let texts = notifications(&pieces);
+        let arguments: [Argument<'_>; 2] = [(&self.me, Type::INT8), (&texts, Type::TEXT_ARRAY)];
+        let tell = "SELECT posthaste.tell_news($1, text) FROM unnest($2) AS text";
+        match link.ask_prepared(tell, &arguments) {
+            Ok(_) => one_more(&shared.keeper_counts.news_told),
+            // What was told after all does no harm twice.
+            Err(_) => outbox.put_back(pieces),
         }
     }
 
@@ -150,6 +159,24 @@ impl Listener {
             }
         }
     }
+}
+
+/// Returns the texts of the notifications that hold these pieces.
+fn notifications(pieces: &BTreeSet<Piece>) -> Vec<String> {
+    if pieces.len() > PIECES_MAX {
+        return vec![ANYTHING.to_owned()];
+    }
+    let mut texts: Vec<String> = Vec::new();
+    for piece in pieces.iter().map(|piece| piece.text()) {
+        match texts.last_mut() {
+            Some(text) if text.len() + piece.len() < BYTES_MAX => {
+                text.push(';');
+                text.push_str(&piece);
+            }
+            _ => texts.push(piece),
+        }
+    }
+    texts
 }
 
 /// Returns whether the session is this client's own, and not one that a pooler lends. (A notification of one's own proves
@@ -201,5 +228,23 @@ impl Piece {
         let queue = numbers.next()?.parse().ok()?;
         let mut account = || numbers.next()?.parse().ok();
         Some(Self { queue, sender: account()?, recipient: account()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_pieces_are_several_notifications_and_too_many_are_anything() {
+        let piece = |number| Piece { queue: u64::MAX - number, sender: u32::MAX, recipient: u32::MAX };
+        let pieces: BTreeSet<Piece> = (0..PIECES_MAX as u64).map(piece).collect();
+        let texts = notifications(&pieces);
+        assert!(texts.iter().all(|text| text.len() <= BYTES_MAX), "{:?}", texts.iter().map(String::len));
+        let told =
+            texts.iter().flat_map(|text| text.split(';')).map(|text| Piece::parse(text).expect("a piece"));
+        assert!(told.eq(pieces.iter().copied()), "all of them, each once");
+        let one_more = [pieces, BTreeSet::from([piece(PIECES_MAX as u64)])].into_iter().flatten().collect();
+        assert_eq!(notifications(&one_more), [ANYTHING]);
     }
 }

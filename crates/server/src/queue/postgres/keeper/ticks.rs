@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 
-use super::super::link::{ANSWER_WITHIN, Argument, Failure, Link};
+use super::super::failure::Failure;
+use super::super::link::{ANSWER_WITHIN, Argument, Link};
 use super::super::parked::Parked;
 use super::super::replies::{Replies, Ticked};
 use super::super::shared::Shared;

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 
 use super::super::link::{Argument, Link};
 use super::super::shared::Shared;
+use super::dumps::{self, Dumps};
 use super::one_more;
 use crate::queue::EVENT_SOURCE;
 
@@ -42,7 +43,7 @@ enum Step {
     Emptied,
     /// Some messages of the part that is to be emptied were set aside.
     Eased,
-    /// The part could not be locked, since transactions read it.
+    /// The part could not be locked, since transactions read it, or is left as it is for a dump.
     Locked,
     /// The part is left as it is for another reason.
     Postponed,
@@ -52,6 +53,9 @@ impl Step {
     /// Returns what the database has said that it did; None: it did not answer, or has said nothing.
     fn of(said: Option<&str>) -> Self {
         let Some(said) = said else { return Self::Idle };
+        if said.starts_with(dumps::POSTPONED) {
+            return Self::Locked;
+        }
         match said.split(' ').next() {
             Some("turned") => Self::Turned,
             Some("emptied") => Self::Emptied,
@@ -92,17 +96,18 @@ impl Turning {
     }
 
     /// Takes the next step of turning the ring, if it is time to.
-    pub(super) fn look(&mut self, shared: &Shared, link: &mut Link) {
+    pub(super) fn look(&mut self, shared: &Shared, link: &mut Link, dumps: &mut Dumps) {
         if Instant::now() < self.at {
             return;
         }
         let events = &shared.reach.events;
         let (began, began_ns) = (Instant::now(), events.now());
-        let row = self.turn(shared, link);
+        let row = self.turn(shared, link, dumps);
         let took = began.elapsed();
         self.oldest = row.as_ref().and_then(|row| row.get("oldest"));
         self.head = row.as_ref().and_then(|row| row.get("head"));
         let said: Option<String> = row.and_then(|row| row.get("said"));
+        dumps.look(said.as_deref(), link);
         let step = Step::of(said.as_deref());
         self.plan(step, took);
         shared.keeper_counts.note_ring(step == Step::Locked, shared.time.millis());
@@ -117,15 +122,17 @@ impl Turning {
         }
     }
 
-    fn turn(&self, shared: &Shared, link: &mut Link) -> Option<Row> {
-        let arguments: [Argument<'_>; 5] = [
+    fn turn(&self, shared: &Shared, link: &mut Link, dumps: &Dumps) -> Option<Row> {
+        let elsewhere = dumps.elsewhere();
+        let arguments: [Argument<'_>; 6] = [
             (&BYTES, Type::INT8),
             (&PATIENCE_MS, Type::INT4),
             (&self.piece, Type::INT4),
             (&self.oldest, Type::INT8),
             (&self.head, Type::TEXT),
+            (&elsewhere, Type::TEXT_ARRAY),
         ];
-        let turned = link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4, $5)", &arguments);
+        let turned = link.ask("SELECT * FROM posthaste.turn_ring($1, $2, $3, $4, $5, $6)", &arguments);
         if turned.is_err() {
             one_more(&shared.keeper_counts.turn_failures);
         }
@@ -158,6 +165,7 @@ mod tests {
             ("emptied ", Step::Emptied),
             ("eased %s, %s messages set aside", Step::Eased),
             ("readers keep a lock on ", Step::Locked),
+            ("pg_dump may be about to read ", Step::Locked),
             ("backlog in ", Step::Postponed),
         ] {
             assert!(sql.contains(&format!("'{said}'")), "{said}");

@@ -15,6 +15,8 @@ pub(super) struct Looks {
     from: Ticket,
     /// Interests of the pops that have looked in this round.
     seen: FxHashSet<Interest>,
+    /// Whether this round, or the one before, takes more than one look.
+    is_long: bool,
 }
 
 impl Looks {
@@ -28,7 +30,7 @@ impl Looks {
         let mut next = Vec::new();
         for (ticket, interest) in waiters.interests(self.from) {
             if next.len() == most {
-                self.from = ticket;
+                (self.from, self.is_long) = (ticket, true);
                 return next;
             }
             let what = same(interest);
@@ -36,8 +38,13 @@ impl Looks {
                 next.push((ticket, interest));
             }
         }
-        *self = Self::default();
+        *self = Self { is_long: self.from > 0, ..Self::default() };
         next
+    }
+
+    /// Returns whether a pop may wait to its end before it is its turn to look.
+    pub(super) fn are_long(&self) -> bool {
+        self.is_long
     }
 }
 

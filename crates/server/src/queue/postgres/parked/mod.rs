@@ -2,7 +2,8 @@
 //!
 //! A pop is parked after the database has said that nothing matches it. News between that reply and the parking would
 //! be missed, so news is kept for as long as calls are under way, and parking a pop repeats what concerns it of the
-//! news since its call began.
+//! news since its call began. If all pops were woken meanwhile, because news was lost or is about anything, it looks
+//! again at once.
 //!
 //! A piece of news wakes the first pop that it matches. It may stand for several messages, and that pop may take
 //! another message than the one it is about; so when the pop got something, the same news wakes the next ones, until
@@ -78,6 +79,8 @@ pub(super) fn arrival(due: &Due) -> Ticket {
 struct Away {
     interest: Interest,
     left: WakeUps,
+    /// How often all pops had been woken before.
+    wakings: u64,
 }
 
 /// News, and how many pops each piece wakes at once.
@@ -117,6 +120,8 @@ pub(super) struct Parked {
     away: BTreeMap<Ticket, Away>,
     /// What woke pops whose calls the database has failed; about `UNDONE_MAX` pieces at most.
     undone: BTreeSet<News>,
+    /// How often all pops were woken, whatever they wait for.
+    wakings: u64,
     recent: VecDeque<News>,
     /// Sequence number of the first entry of `recent`.
     first_recent: u64,
@@ -128,7 +133,7 @@ pub(super) struct Parked {
 impl Parked {
     /// Notes that a call begins.
     pub(super) fn begin(&mut self, mode: Mode) -> Since {
-        self.under_way.begin(self.newest(), mode)
+        self.under_way.begin(self.newest(), self.wakings, mode)
     }
 
     /// Notes that a call has ended and its pops are parked.
@@ -145,7 +150,7 @@ impl Parked {
     }
 
     /// Parks a bundle whose next request is a pop that found nothing, and repeats the news that it missed: that wakes
-    /// the first pop it matches. `deadline` is that of a pop that has not waited yet. Returns the bundle instead
+    /// the first pop it matches. It wakes the pop itself if all were woken since the call began. `deadline` is that of a pop that has not waited yet. Returns the bundle instead
     /// if its client has left or its deadline has passed.
     pub(super) fn park(
         &mut self,
@@ -154,9 +159,9 @@ impl Parked {
         deadline: Millis,
         since: Since,
     ) -> Option<Box<Bundle>> {
-        let missed = match seat {
+        let (missed, wakings) = match seat {
             Some(seat) => self.come_back(seat),
-            None => self.news_since(since, interest),
+            None => (self.news_since(since, interest), since.wakings),
         };
         if self.waiters.has_departed(bundle.address) || seat.is_some_and(|seat| seat.is_expired()) {
             self.wake_for(missed);
@@ -168,9 +173,18 @@ impl Parked {
             // By its place in the line: workers may come back in another order than they took from it.
             None => (bundle.arrival, deadline),
         };
-        self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
+        self.wait_or_look(ticket, ParkedPop { bundle, interest, deadline }, wakings);
         self.wake_for(missed);
         None
+    }
+
+    /// Has a pop wait in its place, or look again at once if all pops have been woken since there were so many wakings.
+    fn wait_or_look(&mut self, ticket: Ticket, waiting: ParkedPop, wakings: u64) {
+        if wakings == self.wakings {
+            self.waiters.put_back(ticket, waiting);
+        } else {
+            self.woken.push(seated(ticket, waiting, Reason::Look));
+        }
     }
 
     /// Returns the news since a call began that concerns a pop which was not parked yet.
@@ -194,12 +208,12 @@ impl Parked {
     /// Puts a pop that was not executed back in its place, or returns it: its client has left, or its deadline has
     /// passed. What woke it is not repeated.
     pub(super) fn put_back(&mut self, seat: Seat, bundle: Box<Bundle>) -> Option<Box<Bundle>> {
-        let missed = self.come_back(seat);
+        let (missed, wakings) = self.come_back(seat);
         let given_back = if self.waiters.has_departed(bundle.address) || seat.is_expired() {
             Some(bundle)
         } else {
             let Seat { ticket, interest, deadline, .. } = seat;
-            self.waiters.put_back(ticket, ParkedPop { bundle, interest, deadline });
+            self.wait_or_look(ticket, ParkedPop { bundle, interest, deadline }, wakings);
             None
         };
         self.wake_for(missed);
@@ -227,7 +241,7 @@ impl Parked {
 
     /// Notes that a pop that waited has its answer: what woke it up now wakes the next ones.
     pub(super) fn done(&mut self, seat: Seat) {
-        let mut wake_ups = self.come_back(seat);
+        let (mut wake_ups, _) = self.come_back(seat);
         match seat.reason {
             Reason::News(WakeUp { news, pops }) => {
                 let most = wake_ups.entry(news).or_default();
@@ -243,9 +257,10 @@ impl Parked {
         self.wake_for(wake_ups);
     }
 
-    /// Ends a pop's absence, and returns the news that was left with it.
-    fn come_back(&mut self, seat: Seat) -> WakeUps {
-        self.away.remove(&seat.ticket).map(|away| away.left).unwrap_or_default()
+    /// Ends a pop's absence, and returns the news that was left with it, and how many wakings there were before.
+    fn come_back(&mut self, seat: Seat) -> (WakeUps, u64) {
+        let away = self.away.remove(&seat.ticket);
+        away.map_or((WakeUps::new(), self.wakings), |away| (away.left, away.wakings))
     }
 
     /// Has a worker execute a bundle without a seat: its next request has not waited for a message.
@@ -329,12 +344,14 @@ impl Parked {
     /// Marks the pops among these as away: they are going to be executed.
     fn mark_away(&mut self, due: &[Due]) {
         for seat in due.iter().filter_map(|due| due.seat) {
-            self.away.insert(seat.ticket, Away { interest: seat.interest, left: WakeUps::new() });
+            let away = Away { interest: seat.interest, left: WakeUps::new(), wakings: self.wakings };
+            self.away.insert(seat.ticket, away);
         }
     }
 
     /// Wakes all waiting pops, in case news was lost.
     pub(super) fn wake_all(&mut self) {
+        self.wakings += 1;
         let all = self.waiters.take_all();
         self.woken.extend(all.into_iter().map(|(ticket, waiting)| seated(ticket, waiting, Reason::Other)));
     }
@@ -356,8 +373,14 @@ impl Parked {
         }
     }
 
+    /// Returns whether a pop may wait to its end before it is its turn to look.
+    pub(super) fn has_long_rounds(&self) -> bool {
+        self.looks.are_long()
+    }
+
     /// Begins a new round of looks, and wakes all its pops at once.
     pub(super) fn wake_all_to_look(&mut self) {
+        self.wakings += 1;
         self.looks = Looks::default();
         self.wake_to_look(usize::MAX);
     }
@@ -369,6 +392,11 @@ impl Parked {
         self.mark_away(&woken);
         self.in_turn.extend(woken);
         self.in_turn.drain(..most.min(self.in_turn.len())).collect()
+    }
+
+    /// Takes back woken bundles that were taken out and not executed: they are the next to be.
+    pub(super) fn take_back(&mut self, due: Vec<Due>) {
+        due.into_iter().rev().for_each(|one| self.in_turn.push_front(one));
     }
 
     /// Returns whether a woken bundle waits to be executed.

@@ -320,3 +320,42 @@ fn woken_pops_beyond_what_a_call_takes_wait_for_their_turn_and_are_away() {
     assert!(parked.leave(address(3)).is_some(), "it is not executed yet");
     assert!(!parked.has_woken() && parked.away.is_empty());
 }
+
+/// Neither is parked yet, so it cannot be woken, and what it found may be older than what all are woken for.
+#[test]
+fn who_is_being_executed_when_all_are_woken_looks_again() {
+    for wake_all in [Parked::wake_all, Parked::wake_all_to_look] {
+        let mut parked = Parked::default();
+        park(&mut parked, 1..=1);
+        parked.tell(NEWS);
+        let (_, seat) = woken(&mut parked).remove(0);
+        let before = parked.begin(Mode::Shared);
+        wake_all(&mut parked);
+        assert!(!parked.has_woken(), "nobody is parked");
+        let after = parked.begin(Mode::Shared);
+        for (due, since) in
+            [(returning(1, seat), before), (fresh(bundle(2, "q")), before), (fresh(bundle(3, "q")), after)]
+        {
+            assert!(parked.park(due, interest(), 1000, since).is_none());
+        }
+        let looks = woken(&mut parked);
+        assert_eq!(looks.iter().map(|(client, _)| *client).collect::<Vec<_>>(), [1, 2]);
+        let since = parked.begin(Mode::Shared);
+        for (client, seat) in looks {
+            assert!(parked.park(returning(client, seat), interest(), 1000, since).is_none());
+        }
+        assert!(!parked.has_woken(), "once");
+    }
+}
+
+#[test]
+fn pops_that_do_not_fit_into_a_call_are_the_next_to_be_executed() {
+    let mut parked = Parked::default();
+    park(&mut parked, 0..4);
+    parked.wake_all();
+    let mut due = parked.take_woken(3);
+    parked.take_back(due.split_off(1));
+    assert!(parked.has_woken());
+    let clients: Vec<u64> = woken(&mut parked).into_iter().map(|(client, _)| client).collect();
+    assert_eq!(clients, [1, 2, 3]);
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use tempfile::tempdir;
@@ -22,12 +22,22 @@ struct Promises {
     committed: AtomicU64,
     /// The first record that is still needed.
     lives_from: AtomicU64,
+    /// The segment that is written to.
+    segment: AtomicU32,
     stop: AtomicBool,
 }
 
+/// Stops the owner at the end, also of a test that fails.
+struct StopWriting<'a>(&'a Promises);
+
+impl Drop for StopWriting<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, SeqCst);
+    }
+}
+
 /// Appends numbered records and drops the oldest segment whenever there are more than four, until `stop` is set.
-/// Returns the number of the last segment.
-fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
+fn keep_writing(directory: &Path, promises: &Promises) {
     let (mut log, _) = open(directory).unwrap();
     let mut first_of_segment = Vec::new();
     let mut number = 0_u64;
@@ -39,6 +49,7 @@ fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
         let at = log.append(&record);
         if first_of_segment.last().is_none_or(|(segment, _)| *segment != at.segment) {
             first_of_segment.push((at.segment, number));
+            promises.segment.store(at.segment, SeqCst);
         }
         while log.segments() > 4 {
             let Some(oldest) = log.oldest() else { break };
@@ -49,7 +60,6 @@ fn keep_writing(directory: &Path, promises: &Promises) -> u32 {
         commit(&mut log).unwrap();
         promises.committed.store(number, SeqCst);
     }
-    first_of_segment.last().unwrap().0
 }
 
 /// The modes are the same whatever the umask allows.
@@ -68,16 +78,22 @@ fn a_log_and_a_copy_of_it_are_their_owners_alone() {
     }
 }
 
+/// Copies are made until there are forty, and until the owner, which waits for the same disk, has turned its log over
+/// several times.
 #[test]
 fn a_copy_beside_its_owner_has_what_was_committed_before_it_began() {
     let directory = tempdir().unwrap();
     let promises = Promises::default();
-    let segments = thread::scope(|scope| {
+    thread::scope(|scope| {
         let owner = scope.spawn(|| keep_writing(directory.path(), &promises));
+        let _stop = StopWriting(&promises);
         while promises.committed.load(SeqCst) < 300 {
+            assert!(!owner.is_finished());
             thread::yield_now();
         }
-        for _ in 0..40 {
+        let mut copies = 0;
+        while copies < 40 || promises.segment.load(SeqCst) <= 40 {
+            assert!(!owner.is_finished());
             let there = promises.committed.load(SeqCst);
             let place = tempdir().unwrap();
             copy(directory.path(), place.path()).unwrap();
@@ -87,11 +103,9 @@ fn a_copy_beside_its_owner_has_what_was_committed_before_it_began() {
             assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
             assert!(numbers[0] <= lives_from.max(1), "{} lives, {} is the first", lives_from, numbers[0]);
             assert!(*numbers.last().unwrap() >= there, "{there} was committed, {numbers:?}");
+            copies += 1;
         }
-        promises.stop.store(true, SeqCst);
-        owner.join().unwrap()
     });
-    assert!(segments > 40, "only {segments} segments were written meanwhile");
 }
 
 #[test]
@@ -128,6 +142,11 @@ fn a_copy_that_lost_its_end_is_refused() {
     copy(directory.path(), place.path()).unwrap();
     fs::remove_file(place.path().join(file_name(last.segment))).unwrap();
     assert!(matches!(open(place.path()), Err(OpenError::Damaged { .. })));
+    let file = place.path().join("closed");
+    assert_eq!(copy(directory.path(), &file), Err(CopyError::Occupied(file.clone())), "a file holds no copy");
+    let again = tempdir().unwrap();
+    let refused = copy(place.path(), again.path());
+    assert!(matches!(refused, Err(CopyError::Log(OpenError::Damaged { .. }))), "{refused:?}");
 }
 
 /// A copy is in this state while the command runs, and stays in it if the command is killed.

@@ -1,5 +1,7 @@
 //! Round trips, reads, locking, versions and failed syncs.
 
+use std::fs;
+
 use tempfile::tempdir;
 
 use super::*;
@@ -291,4 +293,23 @@ fn a_reservation_beyond_the_limit_is_refused() {
     let directory = tempdir().unwrap();
     let (mut log, _) = open(directory.path()).unwrap();
     assert!(matches!(log.reserve(u64::MAX, Purpose::Reclaim), Err(LogError::TooBig { .. })));
+}
+
+#[test]
+fn a_log_is_begun_where_a_first_start_has_ended_and_not_among_the_files_of_others() {
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for left in ["lock", "closed", "0000000001.new"] {
+        fs::write(path(left), "").unwrap();
+    }
+    fs::create_dir(path("lost+found")).unwrap();
+    fs::write(path("passwd"), "").unwrap();
+    let occupied = OpenError::Occupied { directory: directory.path().to_owned(), name: "passwd".to_owned() };
+    assert_eq!(open(directory.path()).err(), Some(occupied));
+    assert_eq!(fs::read(path("lock")).unwrap(), b"", "nothing was changed");
+    fs::remove_file(path("passwd")).unwrap();
+    drop(open(directory.path()).unwrap());
+    // Whatever was put beside a log since.
+    fs::write(path("passwd"), "").unwrap();
+    drop(open(directory.path()).unwrap());
 }

@@ -1,4 +1,4 @@
-//! Flags of the commands that look at a tier over HTTP: `admin top`, `admin doctor`, and the `admin` commands
+//! Flags of the commands that ask a tier over HTTP: `admin top`, `admin doctor`, and the `admin` commands
 //! for a cache.
 
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) struct TopFlags {
   posthaste admin doctor --store postgres://app@db.example/posthaste
   posthaste admin doctor --http 127.0.0.1:7481 --json
   posthaste admin doctor --http 127.0.0.1:7481 --server-tls-ca ca.crt
-  posthaste admin doctor --http queue.example:7480 --tls --tls-ca ca.crt --user alice --secret-file alice.secret")]
+  posthaste admin doctor --http queue.example:7480 --tls --user alice --secret-file alice.secret")]
 pub(crate) struct DoctorFlags {
     #[command(flatten)]
     pub(crate) reach: WebReach,
