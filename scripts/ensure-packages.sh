@@ -16,15 +16,17 @@ postgresql_version() {
 is_there() {
     case $1 in
         extension:*) [ -e "/usr/share/postgresql/$(postgresql_version)/extension/${1#extension:}.control" ] ;;
+        # Debian keeps it off the PATH, in a directory for each version.
+        initdb) [ -x "${POSTGRES_BIN:-}/initdb" ] || compgen -G "/usr/lib/postgresql/*/bin/initdb" || command -v initdb ;;
         module:*) python3 -c "import ${1#module:}" 2>/dev/null ;;
-        *) command -v "$1" >/dev/null ;;
+        *) command -v "$1" ;;
     esac
 }
 
 packages=()
 for pair in "$@"; do
     package=${pair#*=}
-    is_there "${pair%%=*}" || packages+=("${package//%/$(postgresql_version)}")
+    is_there "${pair%%=*}" >/dev/null || packages+=("${package//%/$(postgresql_version)}")
 done
 [ ${#packages[@]} -gt 0 ] || exit 0
 
@@ -40,5 +42,5 @@ install() { apt-get install -qq --no-install-recommends --yes "${packages[@]}" >
 install 2>/dev/null || { apt-get update -qq && install; }
 
 for pair in "$@"; do
-    is_there "${pair%%=*}" || { echo "${pair#*=} is installed and still ${pair%%=*} is missing" >&2; exit 1; }
+    is_there "${pair%%=*}" >/dev/null || { echo "${pair#*=} is installed and still ${pair%%=*} is missing" >&2; exit 1; }
 done

@@ -3,7 +3,8 @@
 #
 #   scripts/python-env.sh .venv tests/clients/requirements.txt [more.txt …]
 #
-# The environment holds a stamp for each file, so two calls with different files add up instead of undoing each other.
+# The environment holds a stamp for each file, with what the file pinned: so two calls with different files add up instead
+# of undoing each other, and a file that is checked out as it once was is installed again.
 set -euo pipefail
 
 env=$1
@@ -15,8 +16,9 @@ if [ ! -x "$env/bin/python" ]; then
     python3 -m venv "$env"
 fi
 for file in "$@"; do
-    stamp="$env/installed-$(sha256sum <"$file" | cut -c1-16)"
-    [ -e "$stamp" ] && continue
+    stamp="$env/installed-${file//\//_}"
+    pinned=$(sha256sum <"$file")
+    [ "$(cat "$stamp" 2>/dev/null)" = "$pinned" ] && continue
     "$env/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$file"
-    touch "$stamp"
+    echo "$pinned" >"$stamp"
 done
