@@ -2,17 +2,22 @@
 """Runs the tests of all crates, about AT_ONCE of them at once: `scripts/rust_tests.py AT_ONCE`.
 
 `cargo test` runs one program after the other, and leaves cores idle until the slowest test of each has ended; most of a
-test is waiting. The output of a program is shown when it has ended.
+test is waiting. The output of a program is shown when it has ended. One that does not end is ended, and shows what it
+waits for; one that leaves a process behind has failed.
 """
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
+
+import test_processes
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,6 +28,10 @@ THREADS = 2
 # else is busy.
 THREADS_ALONE = 4
 ALONE = {"crates/load/tests/pace.rs", "tests/open_loop.rs"}
+
+# Seconds after which a program is taken for one that will not end: several times what the longest takes on a slow
+# machine with all others beside it.
+LIMIT_S = 1200
 
 
 class Program(NamedTuple):
@@ -51,11 +60,11 @@ def build() -> list[Program]:
 
 
 class Ended(NamedTuple):
-    """A test program that has ended: its output, its exit status, and the seconds and CPU seconds it took."""
+    """A test program that has ended: its output, why it failed if it did, and the seconds and CPU seconds it took."""
 
     program: Program
     output: str
-    status: int
+    fault: str
     wall_s: float
     cpu_s: float
 
@@ -63,21 +72,48 @@ class Ended(NamedTuple):
 def run(program: Program) -> Ended:
     """Runs a test program as cargo would. CPU seconds include those of the servers that it started and waited for."""
     threads = THREADS_ALONE if program.source in ALONE else THREADS
-    began = time.monotonic()
-    running = subprocess.Popen(
-        [program.path],
-        cwd=program.home,
-        env={"RUST_TEST_THREADS": str(threads)} | os.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
+    mark = f"{os.getpid()}:{program.source}"
+    environment = (
+        {"RUST_TEST_THREADS": str(threads)} | os.environ | {test_processes.MARK: mark}
     )
-    output = running.stdout.read()
-    _, status, used = os.wait4(running.pid, 0)
-    running.returncode = os.waitstatus_to_exitcode(status)
-    wall_s, cpu_s = time.monotonic() - began, used.ru_utime + used.ru_stime
-    return Ended(program, output, running.returncode, wall_s, cpu_s)
+    stuck: list[str] = []
+    limit = threading.Timer(LIMIT_S, lambda: stuck.append(end_stuck(mark)))
+    began = time.monotonic()
+    # Not a pipe, which ends only when everything has that the program started.
+    with tempfile.TemporaryFile() as output:
+        running = subprocess.Popen(
+            [program.path],
+            cwd=program.home,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        limit.start()
+        _, status, used = os.wait4(running.pid, 0)
+        wall_s, cpu_s = time.monotonic() - began, used.ru_utime + used.ru_stime
+        limit.cancel()
+        limit.join()
+        running.returncode = os.waitstatus_to_exitcode(status)
+        left = test_processes.left_behind(mark)
+        output.seek(0)
+        shown = output.read().decode(errors="replace")
+    fault = f"exit {running.returncode}" if running.returncode else ""
+    if stuck:
+        shown += f"When {LIMIT_S} s were over, these ran:\n{stuck[0]}"
+        fault = "did not end"
+    elif left:
+        shown += f"These were left behind:\n{test_processes.describe(left)}"
+        fault = fault or "left processes behind"
+    test_processes.end(left)
+    return Ended(program, shown, fault, wall_s, cpu_s)
+
+
+def end_stuck(mark: str) -> str:
+    """Ends a program and all that it started; returns what they were doing."""
+    running = test_processes.marked(mark)
+    doing = test_processes.describe(running)
+    test_processes.end(running)
+    return doing
 
 
 def run_all(programs: list[Program], at_once: int) -> list[str]:
@@ -91,8 +127,8 @@ def run_all(programs: list[Program], at_once: int) -> list[str]:
                 f"== {source}, {ended.wall_s:.1f} s, CPU {ended.cpu_s:.1f} s\n{ended.output}",
                 flush=True,
             )
-            if ended.status:
-                failed.append(f"{source} (exit {ended.status})")
+            if ended.fault:
+                failed.append(f"{source} ({ended.fault})")
     return failed
 
 

@@ -32,11 +32,11 @@ struct Told {
     taken: AtomicU64,
 }
 
-/// Sends large messages to itself and takes each again, so that the log goes round; each twentieth stays, in another
-/// queue.
+/// Sends large messages to itself and takes each again, so that the log goes round; for each second a small one stays,
+/// in another queue.
 fn work(server: std::net::SocketAddr, name: &str, told: &Told, kept: &Told, stop: &AtomicBool) {
     let mut client = Client::login(server, name).expect("it runs");
-    let padding = "x".repeat(30_000);
+    let padding = "x".repeat(900_000);
     let mut number = 0;
     while !stop.load(SeqCst) {
         number += 1;
@@ -46,11 +46,10 @@ fn work(server: std::net::SocketAddr, name: &str, told: &Told, kept: &Told, stop
         let taken = client.ask(&["POP", "QUEUE", "busy", "FROM", name]).expect("it runs");
         assert_eq!(number_of(taken.body()), Some(number));
         told.taken.store(number, SeqCst);
-        if number % 20 == 0 {
-            let sent =
-                client.ask(&["SEND", "kept", &(number / 20).to_string(), "TO", name]).expect("it runs");
+        if number % 2 == 0 {
+            let sent = client.ask(&["SEND", "kept", &(number / 2).to_string(), "TO", name]).expect("it runs");
             assert!(sent.integer().is_some(), "{sent:?}");
-            kept.sent.store(number / 20, SeqCst);
+            kept.sent.store(number / 2, SeqCst);
         }
     }
 }
@@ -69,7 +68,7 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     let place = tempfile::tempdir().expect("a temporary directory");
     let store = embedded(&place.path().join("store"));
-    let server = Server::start(&store, &[]);
+    let server = Server::start(&store, &["--max-message", "1000000"]);
     let mut client = Client::login(server.addr(), "operator").expect("it runs");
     for queue in ["busy", "kept"] {
         client.ask(&["QCREATE", queue]).expect("it runs");
@@ -86,7 +85,7 @@ fn a_server_on_a_copy_has_what_was_acknowledged_before_and_nothing_that_was_take
         for round in 0..3 {
             // The first segment is dropped after some 100 MB.
             let sent = || told.iter().map(|told| told.sent.load(SeqCst)).sum::<u64>();
-            wait_for_growth("enough is sent", 4000 * (round + 1), sent);
+            wait_for_growth("enough is sent", 140 * (round + 1), sent);
             let taken = told.each_ref().map(|told| told.taken.load(SeqCst));
             let there = kept.each_ref().map(|kept| kept.sent.load(SeqCst));
             let to = place.path().join(format!("copy-{round}"));

@@ -22,7 +22,7 @@ use news::wait_until_blocked;
 use posthaste_server::accounts::AccountsFile;
 use serde_json::Value as Json;
 use support::Server;
-use support::patience::{wait_for, wait_until};
+use support::patience::{PATIENCE, wait_for, wait_until};
 
 fn admin(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_posthaste")).arg("admin").args(words).output().expect("the program runs")
@@ -164,6 +164,7 @@ fn slow_requests_of_the_cache_tier_are_told_too() {
 fn metrics_as(server: &Server, who: &str) -> String {
     let mut said = String::new();
     let mut stream = TcpStream::connect(server.http()).expect("HTTP is served");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let head = format!("Host: localhost\r\nAuthorization: Bearer {who}\r\nConnection: close");
     let asked = write!(stream, "GET /metrics HTTP/1.1\r\n{head}\r\n\r\n");
     asked.and_then(|()| stream.read_to_string(&mut said)).expect("an answer");
@@ -299,7 +300,10 @@ fn top_on_a_terminal_shows_queues_and_clients() {
 fn top_on_a_terminal(http: SocketAddr) -> String {
     let program = env!("CARGO_BIN_EXE_posthaste");
     let line = format!("{program} admin top --http {http} --every 10ms --count 2");
-    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).output().expect("script runs");
+    let output = Command::new("timeout")
+        .args(["180", "script", "-qec", &line, "/dev/null"])
+        .output()
+        .expect("script runs");
     text(&output.stdout)
 }
 
@@ -313,9 +317,7 @@ fn top_shows_what_troubles_a_store_that_shows_no_queues() {
         for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.expect("a connection"));
             let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                stream.read_line(&mut head).expect("a request");
-            }
+            while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).expect("a request") > 0 {}
             let (status, body) = match head.split(['?', ' ']).nth(1) {
                 Some("/v1/status") => (200, STATUS),
                 Some("/v1/queues") => (503, r#"{"message": "nobody knows"}"#),

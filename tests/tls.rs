@@ -219,6 +219,7 @@ fn a_log_that_nobody_reads_holds_up_nobody_when_a_handshake_fails() {
     while there.write(b"x").is_ok() {}
     ioctl_fionbio(&there, false).expect("a setting");
     let mut stranger = TcpStream::connect(address).expect("it listens");
+    stranger.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stranger.write_all(b"PING\r\n").expect("it is written");
     let mut told = String::new();
     stranger.read_to_string(&mut told).expect("words, and the end");

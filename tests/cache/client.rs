@@ -15,6 +15,7 @@ impl Client {
         let stream = TcpStream::connect(addr).expect("somebody listens");
         stream
             .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
             .and_then(|()| stream.set_nodelay(true))
             .expect("options can be set");
         Self(stream)

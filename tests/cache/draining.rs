@@ -28,6 +28,8 @@ fn a_stop_under_load_answers_what_was_asked_and_cuts_no_answer() {
         let server = router(&[&names[0], &names[1]], &[mode, &["--threads", "2"]].concat());
         let (stopping, rounds) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; CLIENTS]);
         thread::scope(|scope| {
+            // Within, as its end is that of those who talk to it, also where this fails.
+            let server = server;
             let (addr, stopping, ends) = (server.addr(), &stopping, Ends(&stopping));
             for (number, rounds) in rounds.iter().enumerate() {
                 scope.spawn(move || talk(addr, number as u64, stopping, rounds));

@@ -25,7 +25,7 @@ fn clients_that_ask_for_much_and_read_nothing_stay_small_and_others_are_served()
     let request = format!("get {}\r\n", keys.join(" "));
     let mut slow: Vec<TcpStream> = (0..30)
         .map(|_| {
-            let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+            let mut stream = Client::to(server.addr()).0;
             stream.write_all(request.as_bytes()).expect("the router reads");
             stream
         })
@@ -103,8 +103,8 @@ fn the_client_that_holds_most_is_cut_when_all_hold_too_much() {
             &["--threads", threads, "--memory-limit", "8000000", "--server-timeout", "10s"],
         );
         let mut client = Client::to(server.addr());
-        client.ask(&format!("set large 0 0 500000\r\n{value}\r\n"));
-        let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
+        assert_eq!(client.ask(&format!("set large 0 0 500000\r\n{value}\r\n")), "STORED\r\n");
+        let mut greedy = Client::to(server.addr()).0;
         greedy.write_all(&b"get large\r\n".repeat(400)).expect("the router reads");
         wait_until("somebody is cut", || client.stat("", "connections_cut") > 0);
         assert_eq!(client.ask("get small\r\n"), "END\r\n");
@@ -158,8 +158,8 @@ fn with_workers_too_no_request_is_answered_by_more_than_can_be_held() {
     let server = router(&[&memcached.name()], &["--threads", "1", "--workers", "2"]);
     let mut client = Client::to(server.addr());
     let value = "x".repeat(1_000_000);
-    client.ask(&format!("set a 0 0 1000000\r\n{value}\r\n"));
-    let mut greedy = TcpStream::connect(server.addr()).expect("the router listens");
+    assert_eq!(client.ask(&format!("set a 0 0 1000000\r\n{value}\r\n")), "STORED\r\n");
+    let mut greedy = Client::to(server.addr()).0;
     greedy.write_all(format!("get{}\r\n", " a".repeat(1000)).as_bytes()).expect("the router reads");
     let mut heard = [0; 65536];
     while greedy.read(&mut heard).is_ok_and(|n| n > 0) {}
@@ -175,7 +175,7 @@ fn what_was_asked_before_the_client_closed_its_side_is_answered() {
     let memcached = Memcached::start(&[]);
     for (mode, rest) in [("pipelined", ""), ("pipelined", "get half"), ("2", ""), ("2", "get half")] {
         let server = router(&[&memcached.name()], &["--workers", mode]);
-        let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+        let mut stream = Client::to(server.addr()).0;
         let asked = format!("set a 0 0 1\r\nx\r\nget a\r\nincr a 1\r\nget a b\r\n{rest}");
         stream.write_all(asked.as_bytes()).expect("the router reads");
         stream.shutdown(Shutdown::Write).expect("one side can be closed");
@@ -210,7 +210,7 @@ fn a_client_that_speaks_the_binary_protocol_is_hung_up_on_at_once() {
     let memcached = Memcached::start(&[]);
     for mode in [&[][..], &["--workers", "2"]] {
         let server = router(&[&memcached.name()], mode);
-        let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+        let mut stream = Client::to(server.addr()).0;
         stream.write_all(&[&[0x80, 0x0b][..], &[0; 22]].concat()).expect("it listens"); // its `version`
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer); // in whichever way the system tells of the end
@@ -229,7 +229,7 @@ fn a_line_without_an_end_is_not_collected() {
     let memcached = Memcached::start(&[]);
     let server = router(&[&memcached.name()], &[]);
     for (begin, last_words) in [("delete ", ""), ("get ", "CLIENT_ERROR line is too long\r\n")] {
-        let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+        let mut stream = Client::to(server.addr()).0;
         let _ = stream.write_all(&[begin.as_bytes(), &b"k ".repeat(2_000_000)].concat()); // it hangs up in between
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -247,7 +247,7 @@ fn a_line_that_servers_would_hang_up_on_costs_only_the_client_that_sent_it() {
         let mut other = Client::to(server.addr());
         assert_eq!(other.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
         for (begin, end) in [("set k 0 0 2", "\r\nhi\r\n"), ("md k", "\r\n"), ("", "get k\r\n")] {
-            let mut stream = TcpStream::connect(server.addr()).expect("the router listens");
+            let mut stream = Client::to(server.addr()).0;
             let text = format!("{begin}{:20000}{end}quit\r\n", "");
             let _ = stream.write_all(text.as_bytes()); // it hangs up in between
             let mut answer = Vec::new();

@@ -3,13 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use crate::client::{Client, router, start};
 use crate::memcached::Memcached;
 use crate::support::Server;
-use crate::support::patience::{wait_for, wait_until};
+use crate::support::patience::{PATIENCE, wait_for, wait_until};
 
 fn posthaste(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_posthaste")).args(arguments).output().expect("it can be run")
@@ -549,7 +549,8 @@ fn clients_and_servers_may_be_on_unix_sockets() {
     if rustix::process::getuid().is_root() {
         command.args(["-u", "nobody"]);
     }
-    let mut child = command.spawn().expect("memcached is installed");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _memcached = Killed(command.spawn().expect("memcached is installed"));
     // It is there a moment before anybody listens.
     wait_until("memcached listens", || UnixStream::connect(&behind).is_ok());
     for mode in ["pipelined", "2"] {
@@ -557,6 +558,7 @@ fn clients_and_servers_may_be_on_unix_sockets() {
         let listen = format!("unix:{}", before.display());
         let server = router(&[&name], &["--workers", mode, "--listen", &listen]);
         let mut stream = UnixStream::connect(&before).expect("the router listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         std::io::Write::write_all(&mut stream, b"set a 0 0 1\r\nx\r\nget a\r\nquit\r\n")
             .expect("the router reads");
         let mut answer = String::new();
@@ -564,7 +566,16 @@ fn clients_and_servers_may_be_on_unix_sockets() {
         assert_eq!(answer, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
         assert!(server.stop().success());
     }
-    child.kill().and_then(|()| child.wait()).expect("a child can be killed");
+}
+
+/// A child that is gone when the test is.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended by itself
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

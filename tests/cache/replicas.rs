@@ -491,7 +491,7 @@ fn without_ejection_the_nearest_is_not_the_server_that_is_gone() {
 #[test]
 fn with_workers_a_server_that_was_started_anew_while_nobody_asked_it_gets_the_next_write() {
     let mut servers = Memcached::several::<2>();
-    let (said, log) = loop {
+    let tries = (0..20).find_map(|_| {
         let server = start(&servers, &["--workers", "1"]);
         let mut client = Client::to(server.addr());
         assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -499,10 +499,9 @@ fn with_workers_a_server_that_was_started_anew_while_nobody_asked_it_gets_the_ne
         servers.iter_mut().for_each(Memcached::restart);
         let said = client.ask("set k 0 0 1\r\n1\r\nincr k 1\r\nget k\r\ndelete k\r\n");
         // Where it was looked after just while it was gone, it was lost, and that is another matter.
-        if !server.log().contains("server lost: ") {
-            break (said, server.log());
-        }
-    };
+        (!server.log().contains("server lost: ")).then(|| (said, server.log()))
+    });
+    let (said, log) = tries.expect("once they are started anew before they are looked after");
     assert_eq!(said, "STORED\r\n2\r\nVALUE k 0 1\r\n2\r\nEND\r\nDELETED\r\n", "{log}");
 }
 

@@ -41,6 +41,7 @@ impl Client {
         let socket = TcpStream::connect(server).map_err(|_| Broken)?;
         socket.set_nodelay(true).map_err(|_| Broken)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(|_| Broken)?;
+        socket.set_write_timeout(Some(PATIENCE)).map_err(|_| Broken)?;
         Ok(Self { socket, received: Vec::new(), passage: Passage::default(), gives_up: false })
     }
 

@@ -90,6 +90,7 @@ impl Server {
     pub(crate) fn page(&self, path: &str) -> (u16, String) {
         let mut text = String::new();
         let mut stream = TcpStream::connect(self.http()).expect("HTTP is served");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let asked = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         asked.and_then(|()| stream.read_to_string(&mut text)).expect("an answer");
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");

@@ -406,6 +406,7 @@ impl Postgres {
         if let Some(mut postmaster) = self.postmaster.take() {
             let pid = i32::try_from(postmaster.id()).ok().and_then(Pid::from_raw).expect("a process id");
             let _ = kill_process(pid, signal); // it may have ended by itself
+            let _ = kill_process(pid, Signal::CONT); // a test may have stopped it
             postmaster.wait().expect("a child can be waited for");
         }
     }

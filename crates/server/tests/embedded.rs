@@ -5,6 +5,8 @@
 mod embedded;
 #[path = "support/heard.rs"]
 mod heard;
+#[path = "support/home.rs"]
+mod home;
 mod support;
 
 use std::fs::OpenOptions;
@@ -31,7 +33,7 @@ fn figure(store: &Embedded, name: &str) -> u64 {
 
 #[test]
 fn a_redrive_that_a_crash_cuts_short_has_moved_some_and_lost_none() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let mut world = World::new(open(home.path()));
     world.ask("a", "QCREATE q DEADLETTER graves AFTER 1");
     for count in [REDRIVE_PIECE, 7] {
@@ -57,7 +59,7 @@ fn a_redrive_that_a_crash_cuts_short_has_moved_some_and_lost_none() {
 
 #[test]
 fn whatever_has_come_of_age_is_seen_by_the_first_request() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let mut world = World::new(open(home.path()));
     for request in ["QCREATE graves", "QCREATE q DEADLETTER graves AFTER 1", "QCREATE t TTL 1000"] {
         world.ask("a", request);
@@ -93,7 +95,7 @@ fn stragglers_keep_no_disk_space_but_their_own() {
     let events = Events::kept(Clock::start());
     let options =
         EmbeddedOptions { segment_bytes: 1 << 18, events: events.clone(), ..EmbeddedOptions::default() };
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let mut world = World::new(open_with(home.path(), options.clone()));
     world.ask("a", "QCREATE old");
     world.ask("a", "QCREATE q");
@@ -117,7 +119,7 @@ fn stragglers_keep_no_disk_space_but_their_own() {
 #[test]
 fn space_is_given_back_as_fast_as_large_batches_take_it() {
     let options = EmbeddedOptions { segment_bytes: 1 << 20, ..EmbeddedOptions::default() };
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open_with(home.path(), options.clone()));
     world.ask("a", "QCREATE cold");
     world.ask("a", "QCREATE hot");
@@ -145,7 +147,7 @@ fn space_is_given_back_as_fast_as_large_batches_take_it() {
 #[test]
 fn a_purge_of_many_messages_is_done_at_once_and_freed_little_by_little() {
     const MANY: usize = 20_000;
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     for remove in ["QPURGE q", "QDELETE q"] {
         let mut world = World::new(open(home.path()));
         let live = |world: &World<Embedded>| figure(&world.store, "log_live_bytes");
@@ -185,7 +187,7 @@ fn free_all(world: &mut World<Embedded>) {
 /// What was purged first holds the oldest segments, in which others may wait for space.
 #[test]
 fn what_was_purged_first_is_freed_first() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let options = EmbeddedOptions { segment_bytes: 1 << 16, freed_at_once: 1, ..EmbeddedOptions::default() };
     let world = &mut World::new(open_with(home.path(), options));
     for queue in ["q", "r"] {
@@ -213,7 +215,7 @@ fn churn(world: &mut World<Embedded>) {
 
 #[test]
 fn everything_but_dead_bytes_outlives_its_segment() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let mut world = World::new(open(home.path()));
     for request in ["QCREATE graves", "QCREATE q DEADLETTER graves AFTER 2 TTL 500000", "QCREATE w"] {
         world.ask("a", request);
@@ -247,7 +249,7 @@ fn everything_but_dead_bytes_outlives_its_segment() {
 
 #[test]
 fn ids_are_never_given_again_even_when_nothing_is_left() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let mut world = World::new(open(home.path()));
     world.ask("a", "QCREATE q");
     world.ask("a", "QCREATE churn");
@@ -265,7 +267,7 @@ fn ids_are_never_given_again_even_when_nothing_is_left() {
 
 #[test]
 fn a_damaged_body_is_told_and_its_message_stays() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open(home.path()));
     world.ask("a", "QCREATE q");
     world.send("a", "q fine");
@@ -299,7 +301,7 @@ fn a_damaged_body_is_told_and_its_message_stays() {
 
 #[test]
 fn a_segment_that_cannot_be_read_goes_once_nothing_in_it_is_needed() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open(home.path()));
     for queue in ["q", "r"] {
         world.ask("a", &format!("QCREATE {queue}"));
@@ -322,8 +324,8 @@ fn a_segment_that_cannot_be_read_goes_once_nothing_in_it_is_needed() {
 
 #[test]
 fn a_segment_that_could_not_be_read_is_tried_again() {
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
+    let elsewhere = home::home();
     let world = &mut World::new(open(home.path()));
     for queue in ["keep", "q"] {
         world.ask("a", &format!("QCREATE {queue}"));
@@ -352,7 +354,7 @@ fn a_segment_that_could_not_be_read_is_tried_again() {
 /// What is leased in place of messages that cannot be read counts like others.
 #[test]
 fn in_any_order_no_more_is_leased_than_the_memory_limit_allows() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let options =
         EmbeddedOptions { memory_limit: Some(8_000), segment_bytes: 1 << 14, ..EmbeddedOptions::default() };
     let world = &mut World::new(open_with(home.path(), options));
@@ -398,7 +400,7 @@ fn open_large(directory: &Path) -> Embedded {
 
 #[test]
 fn any_order_and_onlookers_get_past_damaged_messages_that_fill_an_answer() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open_large(home.path()));
     world.ask("a", "QCREATE q");
     for word in ["broken-1", "broken-2", "broken-3", "good-1", "good-2", "last"] {
@@ -418,7 +420,7 @@ fn any_order_and_onlookers_get_past_damaged_messages_that_fill_an_answer() {
 
 #[test]
 fn a_list_reads_no_more_at_once_than_an_answer_holds_and_nothing_twice() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open_large(home.path()));
     for queue in ["q", "r", "s", "t"] {
         world.ask("a", &format!("QCREATE {queue}"));
@@ -455,7 +457,7 @@ fn flip_byte(directory: &Path, needle: &[u8]) -> String {
 
 #[test]
 fn what_expired_before_the_store_was_opened_is_not_counted_again() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let mut world = World::new(open(home.path()));
     world.ask("a", "QCREATE q");
     world.send("a", "q x TTL 10");
@@ -472,7 +474,7 @@ fn what_expired_before_the_store_was_opened_is_not_counted_again() {
 
 #[test]
 fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open(home.path()));
     world.ask("a", "QCREATE q");
     world.ask("a", "QCREATE r");
@@ -501,7 +503,7 @@ fn after_a_failed_sync_nothing_changes_and_the_durable_is_still_shown() {
 
 #[test]
 fn an_answer_ends_before_its_headers_are_too_much() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let header = format!(" HEADER name {}", "x".repeat(60_000));
     let send = format!("SEND q x{}", header.repeat(16));
     let given = |counts: Got| counts.items().len();
@@ -518,7 +520,7 @@ fn an_answer_ends_before_its_headers_are_too_much() {
 
 #[test]
 fn a_directory_is_open_only_once() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let _store = open(home.path());
     let second = Embedded::open(home.path(), EmbeddedOptions::default()).err().expect("refused");
     assert!(second.to_string().contains("in use"), "{second}");
@@ -526,7 +528,7 @@ fn a_directory_is_open_only_once() {
 
 #[test]
 fn an_idle_store_goes_on_giving_space_back() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let world = &mut World::new(open(home.path()));
     world.ask("a", "QCREATE keep");
     world.ask("a", "QCREATE q");

@@ -7,6 +7,9 @@
 //!
 //! `LIVES=n` sets the number of lives.
 
+#[path = "support/home.rs"]
+mod home;
+
 use std::path::Path;
 
 use fastrand::Rng;
@@ -27,10 +30,8 @@ const VIEWS: [&str; 6] = ["QINFO a", "QINFO b", "QINFO grave", "QBROWSE a", "QBR
 
 #[test]
 fn a_store_that_crashed_is_as_it_was_at_its_last_commit() {
-    // In memory where there is such a place: what is killed here is the store, not the machine.
-    let memory = Path::new("/dev/shm");
-    let home = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    let home = home.expect("a temporary directory");
+    // What is killed here is the store, not the machine.
+    let home = home::home();
     let lives = std::env::var("LIVES").map_or(FEW, |text| text.parse().expect("LIVES is a number"));
     for seed in 0..lives {
         if let Err(failure) = live(home.path(), seed, |_| true) {

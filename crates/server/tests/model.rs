@@ -7,6 +7,8 @@
 
 mod support;
 
+#[path = "support/home.rs"]
+mod home;
 #[path = "support/lives.rs"]
 mod lives;
 
@@ -119,7 +121,7 @@ fn two_memory_stores_cannot_be_told_apart() {
 
 #[test]
 fn the_embedded_store_is_a_memory_store_that_survives() {
-    let home = tempfile::tempdir().expect("a temporary directory");
+    let home = home::home();
     let life = Cell::new(0);
     let runner = &mut TestRunner::new(config(100));
     let compared = runner.run(&lives(true), |steps| {
