@@ -3,6 +3,9 @@
 //! A full segment stays as it is until it is dropped, and the last frame of a log says which are dropped. So the full
 //! segments are copied in order, and then the one that is written to, up to its last whole frame. The copy is the log
 //! as a power cut would have left it at that moment, with everything that was committed before the copy began.
+//!
+//! Nothing of it is synced before all is copied: a copy that waits for its disk at each segment may never catch up with
+//! an owner that drops them meanwhile.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::closing;
-use super::disk::{self, Directory, Disk as _, FILE_MODE};
+use super::disk::{self, Directory, Disk, FILE_MODE};
 use super::error::{LogError, OpenError};
 use super::frame;
 use super::open::refuse_cut;
@@ -21,6 +24,9 @@ use super::segment::{FIRST_FRAME, PAGE, file_name, file_number};
 
 /// Number of attempts, as one may read what is just being written. What is still wrong in the last is damage.
 const ATTEMPTS: usize = 5;
+
+/// How often an attempt begins anew because the owner has dropped the segment that is next, and with it those copied.
+const RESTARTS: usize = 100;
 
 /// File that marks an incomplete copy: one broken off, by a signal say, would otherwise open as a shorter log.
 const UNFINISHED: &str = "unfinished";
@@ -41,8 +47,17 @@ pub enum CopyError {
     Nothing(PathBuf),
     /// What is to hold the copy holds something already, or is no directory.
     Occupied(PathBuf),
+    /// The owner of this log drops segments faster than they can be copied.
+    Outrun(PathBuf),
     /// The log could not be read, or the copy not be written.
     Log(OpenError),
+}
+
+impl CopyError {
+    /// Whether another attempt ends as this one did.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Outrun(_) | Self::Log(OpenError::Log(LogError::Full { .. })))
+    }
 }
 
 impl From<OpenError> for CopyError {
@@ -71,6 +86,13 @@ impl fmt::Display for CopyError {
                 write!(
                     f,
                     "{} is not an empty directory: name one that is empty or not there yet",
+                    directory.display()
+                )
+            }
+            Self::Outrun(directory) => {
+                write!(
+                    f,
+                    "{} is rewritten faster than it can be copied; try again when the server has less to do",
                     directory.display()
                 )
             }
@@ -117,9 +139,9 @@ pub fn copy(from: &Path, to: &Path) -> Result<Copied, CopyError> {
             }
             Err(error) => {
                 clear(to)?;
-                if attempts == ATTEMPTS || matches!(error, OpenError::Log(LogError::Full { .. })) {
+                if attempts == ATTEMPTS || error.is_final() {
                     finish(to)?;
-                    return Err(error.into());
+                    return Err(error);
                 }
                 attempts += 1;
             }
@@ -176,8 +198,9 @@ struct Read {
     scan: Scan,
 }
 
-fn attempt(source: &Directory, to: &Path, closed_at: Option<u64>) -> Result<Copied, OpenError> {
+pub(super) fn attempt(source: &dyn Disk, to: &Path, closed_at: Option<u64>) -> Result<Copied, CopyError> {
     let mut end = last_written(source)?;
+    let mut restarts = 0;
     let mut copied = Copied { segments: 0, bytes: 0 };
     let mut reached: Option<FrameEnd> = None;
     let mut number = end.floor;
@@ -187,7 +210,11 @@ fn attempt(source: &Directory, to: &Path, closed_at: Option<u64>) -> Result<Copi
             Err(error) => {
                 end = last_written(source)?;
                 if end.floor <= number {
-                    return Err(error);
+                    return Err(error.into());
+                }
+                restarts += 1;
+                if restarts == RESTARTS {
+                    return Err(CopyError::Outrun(source.path("")));
                 }
                 // The segment was dropped meanwhile, and with it those copied so far.
                 clear(to)?;
@@ -204,6 +231,7 @@ fn attempt(source: &Directory, to: &Path, closed_at: Option<u64>) -> Result<Copi
         number += 1;
     }
     refuse_cut(source, reached.as_ref().map_or(0, |last| last.sequence), closed_at)?;
+    sync_files(to)?;
     if let Some(reached) = reached {
         // With this note, a copy that is cut short later is not taken for whole.
         let noted = Directory::open(to).and_then(|copy| closing::write(&copy, reached.sequence));
@@ -215,12 +243,11 @@ fn attempt(source: &Directory, to: &Path, closed_at: Option<u64>) -> Result<Copi
 
 /// Returns where the log ends. It is read from the last segment backwards, so everything committed before this call
 /// is in segments up to the newest: those behind it were found empty.
-fn last_written(source: &Directory) -> Result<End, OpenError> {
+fn last_written(source: &dyn Disk) -> Result<End, OpenError> {
     let numbers = numbers(source)?;
     let mut identity = None;
     for (index, &number) in numbers.iter().enumerate().rev() {
-        let found = read(source, number, identity)?;
-        refuse_damage(source, number, &found)?;
+        let found = read_sound(source, number, identity)?;
         identity = Some(found.identity);
         if index == 0 || found.scan.last.is_some() {
             let floor = found.scan.last.map_or(number, |last| last.floor);
@@ -231,9 +258,8 @@ fn last_written(source: &Directory) -> Result<End, OpenError> {
 }
 
 /// Reads a segment with all its frames, and checks that they follow what was read before.
-fn whole(source: &Directory, number: u32, end: &End, reached: &Option<FrameEnd>) -> Result<Read, OpenError> {
-    let segment = read(source, number, Some(end.identity))?;
-    refuse_damage(source, number, &segment)?;
+fn whole(source: &dyn Disk, number: u32, end: &End, reached: &Option<FrameEnd>) -> Result<Read, OpenError> {
+    let segment = read_sound(source, number, Some(end.identity))?;
     match segment.scan.first {
         Some(first) => check_follows(source, reached, end.floor, first)?,
         None if number < end.newest => {
@@ -250,22 +276,46 @@ fn whole(source: &Directory, number: u32, end: &End, reached: &Option<FrameEnd>)
 }
 
 /// The numbers of all segment files, in ascending order.
-fn numbers(source: &Directory) -> Result<Vec<u32>, OpenError> {
+fn numbers(source: &dyn Disk) -> Result<Vec<u32>, OpenError> {
     let names = source.list().map_err(|error| LogError::io("list", &source.path(""), &error))?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| file_number(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-fn read(source: &Directory, number: u32, expected: Option<u64>) -> Result<Read, OpenError> {
-    let path = source.path(&file_name(number));
-    let bytes = fs::read(&path).map_err(|error| LogError::io("read", &path, &error))?;
+/// Reads a segment without a damaged frame before a sound one.
+///
+/// The owner may write a frame where this has read already, and then the next one where it has not yet: that looks like
+/// damage. The first is there when it is read again, so it is damage only if nothing more is sound then.
+fn read_sound(source: &dyn Disk, number: u32, expected: Option<u64>) -> Result<Read, OpenError> {
+    let mut found = read(source, number, expected)?;
+    while let Err(damage) = refuse_damage(source, number, &found) {
+        let again = read(source, number, expected)?;
+        if again.scan.end <= found.scan.end {
+            return Err(damage);
+        }
+        found = again;
+    }
+    Ok(found)
+}
+
+fn read(source: &dyn Disk, number: u32, expected: Option<u64>) -> Result<Read, OpenError> {
+    let bytes = contents(source, &file_name(number));
+    let bytes = bytes.map_err(|error| LogError::io("read", &source.path(&file_name(number)), &error))?;
     let (identity, scan) = examine(source, number, expected, &bytes)?;
     Ok(Read { identity, bytes, scan })
 }
 
+fn contents(source: &dyn Disk, name: &str) -> io::Result<Vec<u8>> {
+    let file = source.open_to_read(name)?;
+    let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or(usize::MAX)];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 /// Refuses a segment in which a sound frame follows a damaged one: the damaged one must have been sound once.
-fn refuse_damage(source: &Directory, number: u32, segment: &Read) -> Result<(), OpenError> {
+fn refuse_damage(source: &dyn Disk, number: u32, segment: &Read) -> Result<(), OpenError> {
     let Read { identity, bytes, scan } = segment;
     match scan.later_frame(bytes, number, frame::seed(*identity, number)) {
         Some(later) => {
@@ -282,11 +332,15 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
-    let written = create(path).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
+    let written = create(path).and_then(|mut file| file.write_all(bytes));
     written.map_err(|error| LogError::io("write", path, &error).into())
+}
+
+/// Makes the contents of all files durable.
+fn sync_files(to: &Path) -> Result<(), OpenError> {
+    let synced = fs::read_dir(to)
+        .and_then(|mut entries| entries.try_for_each(|entry| File::open(entry?.path())?.sync_all()));
+    synced.map_err(|error| LogError::io("sync", to, &error).into())
 }
 
 /// Removes what an attempt has written.

@@ -3,6 +3,7 @@
 mod copies;
 mod crash;
 mod damage;
+mod moving;
 mod promises;
 mod simulated;
 mod space;
