@@ -137,6 +137,15 @@ fn an_open_server_is_refused_beyond_this_machine() {
 }
 
 #[test]
+fn where_no_account_exists_the_server_says_that_nobody_can_log_in() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("accounts.txt");
+    fs::write(&file, "").expect("a file");
+    let server = Server::start("memory:", &["--accounts", file.to_str().expect("a path in UTF-8")]);
+    server.wait_for_log("nobody can log in; `posthaste admin account add NAME --file");
+}
+
+#[test]
 fn a_database_that_is_not_there_keeps_the_server_from_starting_and_is_told_once() {
     let store = "postgres://app@127.0.0.1:1/posthaste";
     let (line, code) =

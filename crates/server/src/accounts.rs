@@ -240,6 +240,17 @@ impl AccountsFile {
         self.accounts.entry(name).map(|entry| entry.grants.clone()).ok_or(WrongCredentials)
     }
 
+    /// Logs that nobody can log in, if there is no account.
+    pub fn warn_if_empty(&self) {
+        if self.accounts.entries.is_empty() {
+            let path = self.path.display();
+            tracing::warn!(
+                "{path} names no account, so nobody can log in; \
+                 `posthaste admin account add NAME --file {path}` adds one"
+            );
+        }
+    }
+
     /// Reads the file if it has changed, and logs why it cannot be used if the reason is new.
     pub fn reload_and_log(&mut self) {
         if let Some(fault) = self.reload() {

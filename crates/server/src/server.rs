@@ -131,6 +131,7 @@ impl Server {
         let clock = Clock::start();
         let accounts = options.accounts.as_deref().map(AccountsFile::open).transpose();
         let accounts = accounts.map_err(StartError::Accounts)?;
+        accounts.iter().for_each(AccountsFile::warn_if_empty);
         let tls = lifecycle::encryption(&options.front, SPEAK_TLS)?;
         let events = options.front.events(clock);
         let store =
