@@ -11,7 +11,7 @@ from pathlib import Path
 MARK = "POSTHASTE_TEST_PROGRAM"
 
 # Seconds that processes have to end by themselves once the program that started them has ended.
-GRACE_S = 10.0
+GRACE_S = 60.0
 
 
 def marked(name: str) -> list[int]:

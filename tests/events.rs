@@ -47,8 +47,8 @@ fn a_database_s_checkpoints_turns_sweeps_and_absences_are_told() {
 
     ask(&["QCREATE", "q"]);
     let body = "x".repeat(1900);
-    for _ in 0..1500 {
-        ask(&["SEND", "q", &body]);
+    for _ in 0..100 {
+        ask(&[&["SENDMANY", "q"], &[&*body; 15][..]].concat());
     }
     events.wait_for("ring turned");
 

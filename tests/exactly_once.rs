@@ -6,6 +6,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "../crates/server/tests/support/home.rs"]
+mod home;
+
 #[path = "support/postgres.rs"]
 mod postgres;
 
@@ -130,13 +133,13 @@ fn on_the_memory_store() {
 
 #[test]
 fn on_the_embedded_store() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = home::home();
     every_message_reaches_exactly_one(&format!("embedded:{}", dir.path().display()), &[]);
 }
 
 #[test]
 fn on_the_embedded_store_one_request_at_a_time() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = home::home();
     every_message_reaches_exactly_one(&format!("embedded:{}", dir.path().display()), &["--batch", "1"]);
 }
 
