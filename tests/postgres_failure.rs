@@ -31,7 +31,7 @@ use postgres::{Postgres, Stop};
 use rustix::process::{Pid, Signal, kill_process};
 use session::Session;
 use support::Server;
-use support::patience::wait_for;
+use support::patience::{RECOVERY, wait_for, wait_within};
 
 /// Requests that get `STORE` in so short a time that none of them waits for the database to be tried again, which is
 /// once a second.
@@ -260,9 +260,11 @@ fn a_killed_backend_takes_nothing_acknowledged_with_it() {
             found.parse().ok().and_then(Pid::from_raw).ok_or(found)
         });
         let _ = kill_process(pid, Signal::KILL); // it may have ended by itself
-        wait_for("PostgreSQL has recovered", || match ask(server.addr(), &["QCREATE", "probe"]) {
-            Answer::Integer(_) => Ok(()),
-            answer => Err(format!("{answer:?}")),
+        wait_within(RECOVERY, "PostgreSQL has recovered", || {
+            match ask(server.addr(), &["QCREATE", "probe"]) {
+                Answer::Integer(_) => Ok(()),
+                answer => Err(format!("{answer:?}")),
+            }
         });
     }
     crew.finish(server.addr());

@@ -21,7 +21,7 @@ use pooler::Pooler;
 use postgres::Postgres;
 use rustix::process::{Pid, Signal, kill_process};
 use support::Server;
-use support::patience::wait_for;
+use support::patience::{RECOVERY, wait_for, wait_within};
 
 /// Sessions of a pooler, fewer than a middleware has connections.
 const SESSIONS: usize = 3;
@@ -103,11 +103,14 @@ fn log_in_and_kill(
     name: String,
 ) -> Option<(String, Client)> {
     // Both may still be recovering from the attempt before.
-    wait_for("PostgreSQL is reached again", || match ask(server, &["QINFO", "q"]) {
+    wait_within(RECOVERY, "PostgreSQL is reached again", || match ask(server, &["QINFO", "q"]) {
         Answer::Error(why) => Err(why),
         _ => Ok(()),
     });
-    let asked = |sql: &str| wait_for("PostgreSQL has recovered", || postgres.try_psql("postgres", sql));
+    let recovered = |database: &str, sql: &str| {
+        wait_within(RECOVERY, "PostgreSQL has recovered", || postgres.try_psql(database, sql))
+    };
+    let asked = |sql: &str| recovered("postgres", sql);
     asked("CHECKPOINT");
     let backend = format!("SELECT pid FROM pg_stat_activity WHERE datname = '{database}' LIMIT 1");
     let pid = wait_for("a backend", || {
@@ -117,6 +120,5 @@ fn log_in_and_kill(
     let client = Client::login(server.addr(), &name).expect("it runs");
     let _ = kill_process(pid, Signal::KILL); // it may have ended by itself
     let there = format!("SELECT count(*) FROM posthaste.account WHERE name = '{name}'");
-    let there = wait_for("PostgreSQL has recovered", || postgres.try_psql(database, &there));
-    (there == "0").then_some((name, client))
+    (recovered(database, &there) == "0").then_some((name, client))
 }
