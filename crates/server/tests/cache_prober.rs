@@ -118,9 +118,9 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
         let _ = said.send((Instant::now(), is_paused, line.to_owned()));
         if is_paused && line.starts_with("delete") {
             deletions += 1;
-            // 64 of them take most of the time that they may.
+            // 64 of them take a third of the time that they may, also on a machine that is busy with others.
             if deletions % 8 == 0 {
-                thread::sleep(Duration::from_millis(16));
+                thread::sleep(Duration::from_millis(8));
             }
         } else if line.starts_with("delete") {
             number += 1;
@@ -131,11 +131,12 @@ fn a_server_that_deletes_slowly_does_not_keep_writes_waiting() {
     let prober = Prober::start(Arc::clone(&shared)).expect("a thread");
     wait_until("it is back", || !server.health.is_away());
     prober.stop();
-    let paused: Vec<_> = heard.try_iter().filter(|(_, is_paused, _)| *is_paused).collect();
-    let (first, last) = (paused.first().expect("they were paused"), paused.last().expect("they were"));
-    assert!(paused.iter().any(|(_, _, line)| line == "flush_all\r\n"));
-    // All of them one after the other would take 20 s.
-    assert!(last.0 - first.0 < Duration::from_secs(10), "{:?}", last.0 - first.0);
+    let heard: Vec<_> = heard.try_iter().collect();
+    assert!(heard.iter().any(|(_, is_paused, line)| *is_paused && line == "flush_all\r\n"));
+    // All of them one after the other would take 10 s. On a busy machine writes may be paused several times.
+    let pauses = heard.chunk_by(|one, next| one.1 && next.1).filter(|heard| heard[0].1);
+    let longest = pauses.map(|heard| heard[heard.len() - 1].0 - heard[0].0).max();
+    assert!(longest.expect("they were paused") < Duration::from_secs(8), "{longest:?}");
 }
 
 #[test]
