@@ -6,6 +6,9 @@ mod support;
 #[path = "support/client.rs"]
 mod client;
 
+#[path = "../crates/server/tests/support/home.rs"]
+mod home;
+
 #[path = "support/news.rs"]
 mod news;
 
@@ -31,7 +34,7 @@ use support::Server;
 use support::patience::{PATIENCE, wait_for, wait_until};
 
 fn server(arguments: &[&str]) -> (Server, tempfile::TempDir) {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = home::home();
     (Server::start(&format!("embedded:{}", dir.path().display()), arguments), dir)
 }
 

@@ -4,6 +4,8 @@
 
 #[path = "support/by_hand.rs"]
 mod by_hand;
+#[path = "support/home.rs"]
+mod home;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -168,7 +170,7 @@ fn the_path_allocates_nothing() {
 fn with_a_durable_store_only_what_is_stored_needs_memory() {
     for load in &LOADS {
         for (clients, times) in CROWDS {
-            let directory = tempfile::tempdir().expect("a directory");
+            let directory = home::home();
             let open = |clock| {
                 let store = Embedded::open(directory.path(), EmbeddedOptions::default());
                 Local::new(store.expect("an empty directory"), Time::of(clock), clock) as Arc<dyn Store>
