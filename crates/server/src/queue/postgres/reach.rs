@@ -35,7 +35,7 @@ struct State {
     back: Option<Instant>,
     /// How often a connection was made.
     made: u64,
-    /// When the keeper began its round; None: it is between rounds.
+    /// When the keeper began the first round since one was answered; None: it is between rounds.
     keeper_began: Option<Instant>,
 }
 
@@ -76,13 +76,14 @@ impl Reach {
         state.down.is_some() || state.back.is_some_and(|at| at.elapsed() < CATCHING_UP)
     }
 
-    /// Notes that the keeper, which asks something all the time, begins a round.
+    /// Notes that the keeper, which asks something all the time, begins a round. If the one before was not answered, the
+    /// database has been silent since that began.
     pub(super) fn keeper_begins(&self) {
-        self.state().keeper_began = Some(Instant::now());
+        self.state().keeper_began.get_or_insert_with(Instant::now);
     }
 
-    /// Notes that the keeper has ended its round.
-    pub(super) fn keeper_ends(&self) {
+    /// Notes that the keeper has ended a round that was answered.
+    pub(super) fn keeper_is_answered(&self) {
         self.state().keeper_began = None;
     }
 
@@ -155,6 +156,21 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_is_silent_until_a_round_is_answered() {
+        let address = "postgres://app@localhost/x".parse().expect("a good URL");
+        let reach = Reach::new(address, Events::default());
+        reach.note(Ok(()));
+        reach.keeper_begins();
+        assert_eq!(reach.trouble(), None);
+        reach.state().keeper_began = Some(Instant::now() - 2 * SILENT);
+        reach.keeper_begins();
+        assert!(reach.trouble().is_some(), "the round before was given up");
+        reach.keeper_is_answered();
+        reach.keeper_begins();
+        assert_eq!(reach.trouble(), None);
+    }
 
     #[test]
     fn after_an_outage_it_is_caught_up_for_a_while() {

@@ -188,16 +188,18 @@ impl Round {
     fn run(mut self, mut own: Link, stopping: &AtomicBool) {
         while !stopping.load(Ordering::Relaxed) {
             self.shared.reach.keeper_begins();
-            self.go_round(&mut own);
-            self.shared.reach.keeper_ends();
+            if self.go_round(&mut own) {
+                self.shared.reach.keeper_is_answered();
+            }
         }
     }
 
-    /// Does what is due, each thing once.
-    fn go_round(&mut self, own: &mut Link) {
+    /// Does what is due, each thing once; returns whether the database answered all the time.
+    fn go_round(&mut self, own: &mut Link) -> bool {
         if !self.connect(own) {
-            self.borrow();
-            return std::thread::sleep(REST);
+            let is_answered = self.borrow();
+            std::thread::sleep(REST);
+            return is_answered;
         }
         if self.listens_on != own.made() {
             self.listens_on = own.made();
@@ -212,6 +214,7 @@ impl Round {
         self.keep_time(own);
         self.listener.watch(&self.shared, own);
         self.work(own);
+        own.is_open()
     }
 
     /// Connects, unless it is connected; returns whether it is. That this fails is no outage while workers are connected.
@@ -233,18 +236,18 @@ impl Round {
         connected.is_ok()
     }
 
-    /// Does what is due over a connection of the workers, if one works. Nobody tells of news there.
-    fn borrow(&mut self) {
+    /// Does what is due over a connection of the workers, if one works; returns whether that was answered. Nobody tells of
+    /// news there.
+    fn borrow(&mut self) -> bool {
         self.shared.reach.set_sessions(false);
         let links = Arc::clone(&self.links);
-        if links.any_works() {
-            // What fails is due again in the next round.
-            let _ = links.with(|link| {
-                self.keep_time(link);
-                self.work(link);
-                Ok(())
-            });
-        }
+        // What fails is due again in the next round.
+        let is_answered = |link: &mut Link| {
+            self.keep_time(link);
+            self.work(link);
+            Ok(link.is_open())
+        };
+        links.any_works() && links.with(is_answered).unwrap_or(false)
     }
 
     /// Does all that needs nothing but a connection. Each of these may take a while, and timers must not be late for that.
