@@ -7,6 +7,7 @@ mod moving;
 mod promises;
 mod simulated;
 mod space;
+mod watched;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,54 +1,16 @@
 //! Copies of a log whose owner does, at each read, what hinders them most.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Mutex;
 
 use tempfile::tempdir;
 
 use super::super::copy::attempt;
-use super::super::disk::{Disk, Handle};
+use super::super::disk::Disk as _;
 use super::super::segment::FIRST_FRAME;
 use super::super::{Copied, CopyError};
+use super::watched::{Step, WatchedDisk};
 use super::*;
-
-/// A disk on which something happens whenever a file is about to be read.
-struct Watched<F> {
-    disk: SimulatedDisk,
-    before_read: F,
-}
-
-impl<F: Fn(&str) + Send + Sync> Disk for Watched<F> {
-    fn path(&self, name: &str) -> PathBuf {
-        self.disk.path(name)
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-
-    fn create(&self, name: &str) -> io::Result<Handle> {
-        self.disk.create(name)
-    }
-
-    fn open(&self, name: &str) -> io::Result<Handle> {
-        (self.before_read)(name);
-        self.disk.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.sync()
-    }
-}
 
 /// An owner of a log of three segments, and all that it ever wrote.
 struct Writer {
@@ -74,35 +36,35 @@ impl Writer {
     }
 }
 
-/// Copies a log whose owner turns it before each of so many reads; what the owner wrote before, and in all.
+/// Copies a log whose owner turns it before each of so many reads; what the owner had written already, and in all.
 fn copy_beside(turns: usize, place: &Path) -> (usize, Records, Result<Copied, CopyError>) {
     let disk = SimulatedDisk::new();
     let writer = Writer::on(&disk);
-    let before = writer.written.len();
+    let already = writer.written.len();
     let owner = Mutex::new((writer, turns));
-    let before_read = |_: &str| {
+    let before = |_: Step, _: &str| {
         let (writer, turns) = &mut *owner.lock().unwrap();
         if *turns > 0 {
             *turns -= 1;
             writer.turn();
         }
     };
-    let copied = attempt(&Watched { disk, before_read: &before_read }, place, None);
+    let copied = attempt(&WatchedDisk { disk, before: &before }, place, None);
     let (writer, _) = owner.into_inner().unwrap();
-    (before, writer.written, copied)
+    (already, writer.written, copied)
 }
 
 #[test]
 fn a_copy_begins_anew_where_what_it_needs_is_dropped_and_is_whole() {
     for turns in 0..20 {
         let place = tempdir().unwrap();
-        let (before, written, copied) = copy_beside(turns, place.path());
+        let (already, written, copied) = copy_beside(turns, place.path());
         assert_eq!(copied.unwrap().segments, 3, "{turns} turns");
         let records = open(place.path()).unwrap().1;
         let start = written.iter().position(|record| *record == records[0]).unwrap();
         let end = start + records.len();
         assert!(written[start..end] == records, "{turns} turns: something is missing");
-        assert!(end >= before, "{turns} turns: {end} of {before} written before");
+        assert!(end >= already, "{turns} turns: {end} of {already} written already");
     }
 }
 
@@ -121,7 +83,7 @@ fn a_frame_that_is_written_while_its_segment_is_read_is_not_damaged() {
     let (mut log, _) = open_simulated(&disk).unwrap();
     let written = fill(&mut log, 60, 1000);
     let gaps = Mutex::new(BTreeMap::new());
-    let before_read = |name: &str| {
+    let before = |_: Step, name: &str| {
         let (file, at) = (disk.open(name).unwrap(), FIRST_FRAME as u64 + 2048);
         let mut gaps = gaps.lock().unwrap();
         let frame: Option<[u8; 100]> = gaps.remove(name);
@@ -133,6 +95,6 @@ fn a_frame_that_is_written_while_its_segment_is_read_is_not_damaged() {
         file.write_at(&frame.unwrap_or(GAP), at).unwrap();
     };
     let place = tempdir().unwrap();
-    attempt(&Watched { disk: disk.clone(), before_read }, place.path(), None).unwrap();
+    attempt(&WatchedDisk { disk: disk.clone(), before }, place.path(), None).unwrap();
     assert!(open(place.path()).unwrap().1 == written);
 }
