@@ -41,7 +41,8 @@ fn work(server: std::net::SocketAddr, name: &str, told: &Told, kept: &Told, stop
     while !stop.load(SeqCst) {
         number += 1;
         let body = format!("{number} {padding}");
-        client.ask(&["SEND", "busy", &body, "TO", name]).expect("it runs");
+        let sent = client.ask(&["SEND", "busy", &body, "TO", name]).expect("it runs");
+        assert!(sent.integer().is_some(), "{sent:?}");
         told.sent.store(number, SeqCst);
         let taken = client.ask(&["POP", "QUEUE", "busy", "FROM", name]).expect("it runs");
         assert_eq!(number_of(taken.body()), Some(number));
